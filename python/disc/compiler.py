@@ -170,7 +170,7 @@ def compile(
         args, kwargs, dynamic_shapes = several.args, several.kwargs, several.shapes
     devices = _devices_of(model, args, kwargs)
     if target is not None or options.target is None:
-        options = dataclasses.replace(options, target=target or (_target_of(devices[0]) if devices else "cpu"))
+        options = dataclasses.replace(options, target=target or (target_of(devices[0]) if devices else "cpu"))
     if fallback and (is_onnx(model) or options.target != "cpu"):
         raise ArgumentValueError(
             f"fallback: expected a PyTorch model on the CPU, got an ONNX model or {options.target!r}"
@@ -304,7 +304,7 @@ def _devices_of(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | Non
     return [*devices, *(x.device for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor))]
 
 
-def _target_of(device: torch.device) -> str:
+def target_of(device: torch.device) -> str:
     """The target whose tensors lie on a device of torch's."""
     if device.type == "cuda":
         return "rocm" if torch.version.hip else "cuda"

@@ -344,6 +344,13 @@ def compile_training(
         GradientError: the loss is no floating-point number, or something in the model has no gradient.
         CompileError: as :func:`disc.compile`.
     """
+    options = _cpu(check_options(options))
+    if isinstance(module, torch.nn.Module):
+        for name, tensor in module.named_parameters():
+            if tensor.device.type not in ("cpu", "meta"):
+                raise ArgumentValueError(
+                    f"module: training steps are compiled for CPUs, and parameter {name!r} is on {tensor.device}"
+                )
     plan = plan_training(
         module,
         optimizer,
@@ -357,7 +364,7 @@ def compile_training(
         loss_scale=loss_scale,
         non_finite=non_finite,
     )
-    return TrainingStep(plan, _cpu(check_options(options)))
+    return TrainingStep(plan, options)
 
 
 def _cpu(options: Options) -> Options:

@@ -322,7 +322,7 @@ TEST(launchesBeyondADriversLimits) {
 TEST(imagesWithOddNames) {
   On on("cuda", 1, kTwice);
   for (const char *arch : {"", "sm_", "sm_12345678", "sm_9x", "sm_9/", "sm_a", "compute_", "gfx942", "a"}) {
-    const disc_device_image image = {arch, "code", 4};
+    const disc_device_image image = {arch, "code", 4, 0};
     on.code.num_images = 1;
     on.code.images = &image;
     std::unique_ptr<DeviceModule> module;

@@ -332,7 +332,7 @@ TEST(runsNeedTheirArrays) {
   disc_model_info_t old = script.info;
   old.version = 1;
   CHECK_TEXT(text(Model::create({&old, nullptr, nullptr, nullptr}, {}, mute)),
-             "the model's table has version 1, this runtime reads version 8");
+             "the model's table has version 1, this runtime reads version 9");
   ModelOptions options;
   options.threads = 100000;
   CHECK(mentions(text(Model::create({&script.info, nullptr, nullptr, nullptr}, options, mute)), "threads, got 100000"));

@@ -582,10 +582,10 @@ TEST(deviceImagesFitTheDevice) {
   on.fake->major = 9, on.fake->minor = 0;
 
   // A lesser chip's code where it runs; and what the driver does take, if it is too old for some.
-  static const disc_device_image chips[] = {{"sm_80", "cubin of 80", 12},
-                                            {"compute_80", kPtx80, sizeof(kPtx80)},
-                                            {"sm_90a", "cubin of 90a", 13},
-                                            {"compute_90a", "PTX of 90a", 11}};
+  static const disc_device_image chips[] = {{"sm_80", "cubin of 80", 12, 0},
+                                            {"compute_80", kPtx80, sizeof(kPtx80), 0},
+                                            {"sm_90a", "cubin of 90a", 13, 0},
+                                            {"compute_90a", "PTX of 90a", 11, 0}};
   auto loadChips = [&](int major, int minor) {
     on.fake->major = major, on.fake->minor = minor;
     std::unique_ptr<Device> device;

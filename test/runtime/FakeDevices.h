@@ -16,21 +16,28 @@
 namespace disc::test {
 
 constexpr char kPtx80[] = "PTX of 80", kPtx90[] = "PTX of 90", kCubin[] = "cubin", kHsaco[] = "hsaco";
-const disc_device_image kImages[] = {{"compute_80", kPtx80, sizeof(kPtx80)},
-                                     {"sm_90", kCubin, sizeof(kCubin)},
-                                     {"compute_90", kPtx90, sizeof(kPtx90)},
-                                     {"gfx942", kHsaco, sizeof(kHsaco)}};
+const disc_device_image kImages[] = {{"compute_80", kPtx80, sizeof(kPtx80), 0},
+                                     {"sm_90", kCubin, sizeof(kCubin), 0},
+                                     {"compute_90", kPtx90, sizeof(kPtx90), 0},
+                                     {"gfx942", kHsaco, sizeof(kHsaco), 0}};
+/// Whose kernels wait themselves.
+const disc_device_image kEarlyImages[] = {{"compute_80", kPtx80, sizeof(kPtx80), 0},
+                                          {"sm_90", kCubin, sizeof(kCubin), 1},
+                                          {"compute_90", kPtx90, sizeof(kPtx90), 1},
+                                          {"gfx942", kHsaco, sizeof(kHsaco), 0}};
 
 /// One driver, or the null device.
 struct On {
-  On(const char *name, int64_t numKernels = 0, const disc_device_kernel *kernels = nullptr) : name(name) {
+  On(const char *name, int64_t numKernels = 0, const disc_device_kernel *kernels = nullptr,
+     const disc_device_image *images = kImages)
+      : name(name) {
     bool isHip = !std::strcmp(name, "rocm");
     if (void *handle =
             std::strcmp(name, "null") ? dlopen(isHip ? "libamdhip64.so" : "libcuda.so.1", RTLD_NOW) : nullptr) {
       fake = reinterpret_cast<FakeDriverFn *>(dlsym(handle, "disc_fake_driver"))();
       recover = reinterpret_cast<void (*)()>(dlsym(handle, "disc_fake_recover"));
     }
-    code = {name, 4, kImages, numKernels, kernels};
+    code = {name, 4, images, numKernels, kernels};
     CHECK(rt::DeviceRegistry::get().find(name, 0, device).ok());
     if (fake) {
       fake->calls.clear();

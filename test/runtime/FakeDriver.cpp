@@ -73,6 +73,7 @@ struct Node {
   std::vector<void *> args;
   std::function<void()> work; ///< A copy, or what was captured.
   std::vector<Node> child;
+  bool isBehind = false; ///< The node before it, or it is the first.
 };
 
 /// What handles of nodes point to.
@@ -495,6 +496,26 @@ API(cuLaunchKernel, hipModuleLaunchKernel)(void *function, unsigned blocksX, uns
   streams[stream].push_back({[=, values = valuesOf(kernel, args)]() mutable { runKernel(kernel, values); }});
   return 0;
 }
+#ifndef DISC_FAKE_HIP
+API(cuLaunchKernelEx, )(const void *given, void *function, void **args, void **) {
+  struct Config {
+    unsigned blocks, y, z, threads[3], shared;
+    void *stream;
+    const int *attributes;
+    unsigned count;
+  };
+  auto *config = static_cast<const Config *>(given);
+  LOCK;
+  needContext();
+  auto *kernel = static_cast<const Kernel *>(function);
+  bool isEarly = config->count == 1 && config->attributes[0] == 6 && config->attributes[2] == 1;
+  if (int result = enter("launchEarly", std::string(isEarly ? kernel->name : "?") + " " +
+                                            std::to_string(config->blocks) + on(config->stream)))
+    return result;
+  streams[config->stream].push_back({[=, values = valuesOf(kernel, args)]() mutable { runKernel(kernel, values); }});
+  return 0;
+}
+#endif
 
 //===-- Graphs ------------------------------------------------------------===//
 
@@ -539,11 +560,10 @@ static std::function<void()> copying(void *to, const void *from, size_t bytes) {
     std::memcpy(to, from, bytes);
   };
 }
-/// A graph is to be a chain.
+/// A graph is to be a chain, which is checked once it has all of its edges.
 static int add(void **node, void *graph, void *const *after, size_t count, Node made) {
   auto &nodes = static_cast<Graph *>(graph)->nodes;
-  bool isChained = nodes.empty() ? count == 0 : count == 1 && *after == &nodes.back();
-  fake.badAccesses += !isChained;
+  made.isBehind = nodes.empty() ? count == 0 : count == 1 && *after == &nodes.back();
   nodes.push_back(std::move(made));
   *node = &nodes.back();
   return 0;
@@ -630,6 +650,23 @@ API(cuGraphAddKernelNode, hipGraphAddKernelNode)(void **node, void *graph, void 
   made.args = valuesOf(params->kernel, params->args);
   return add(node, graph, after, count, std::move(made));
 }
+#ifndef DISC_FAKE_HIP
+/// With the early start of a kernel behind a kernel, the only kind that there is.
+API(cuGraphAddDependencies_v2, )(void *graph, void *const *from, void *const *to, const void *given, size_t count) {
+  LOCK;
+  needContext();
+  auto *edge = static_cast<const unsigned char *>(given);
+  auto *before = static_cast<Node *>(*from), *after = static_cast<Node *>(*to);
+  if (int result = enter("startEarly", before->kernel && after->kernel ? after->kernel->name : "?"))
+    return result;
+  bool isEarly = edge[0] == 1 && edge[1] == 0 && edge[2] == 1;
+  if (count != 1 || !isEarly || !before->kernel || !after->kernel || after->isBehind)
+    return kInvalid;
+  after->isBehind = true;
+  (void)graph;
+  return 0;
+}
+#endif
 API(cuGraphExecKernelNodeSetParams, hipGraphExecKernelNodeSetParams)(void *executable, void *node, const void *given) {
   auto *params = static_cast<const KernelParams *>(given);
   LOCK;
@@ -721,6 +758,7 @@ API(cuGraphInstantiateWithFlags, hipGraphInstantiateWithFlags)(void **executable
     return result;
   auto *made = new Executable;
   for (const Node &node : static_cast<Graph *>(graph)->nodes) {
+    fake.badAccesses += !node.isBehind;
     made->places[&node] = made->nodes.size();
     made->nodes.push_back(node);
   }

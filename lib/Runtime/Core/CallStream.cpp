@@ -33,7 +33,8 @@ RecordedCall &RecordedCalls::find(const DLTensor *const *inputs, int64_t count) 
   for (const std::unique_ptr<RecordedCall> &call : calls) {
     if (call->hash == hash && call->extents == extents) {
       call->used = clock;
-      return *call;
+      numNew = 0;
+      return *(latest = call.get());
     }
     if (!oldest || call->used < oldest->used)
       oldest = call.get();
@@ -48,11 +49,28 @@ RecordedCall &RecordedCalls::find(const DLTensor *const *inputs, int64_t count) 
   oldest->extents = extents;
   oldest->hash = hash;
   oldest->used = clock;
-  return *oldest;
+  ++numNew;
+  if (rest)
+    --rest;
+  if (mayMove() && latest && latest != oldest && latest->moves && latest->graph) {
+    oldest->graph = std::move(latest->graph);
+    oldest->steps.swap(latest->steps);
+    oldest->args.swap(latest->args);
+    oldest->moves = true;
+  }
+  return *(latest = oldest);
+}
+
+void RecordedCalls::moved(bool fits) {
+  constexpr int64_t kShortest = 8, kLongest = 256;
+  lastRest = fits ? lastRest / 2 : std::clamp(2 * lastRest, kShortest, kLongest);
+  if (!fits)
+    rest = lastRest;
 }
 
 bool RecordedCalls::isWorth(const RecordedCall &call) const {
-  return call.calls >= needed && call.failures < CallStream::kAttempts;
+  bool isKnown = call.calls >= needed, isOneOfMany = mayMove() && numNew >= kManyNew;
+  return (isKnown || isOneOfMany) && call.failures < CallStream::kAttempts;
 }
 
 //===-- Steps -------------------------------------------------------------===//
@@ -126,6 +144,9 @@ void CallStream::begin(RecordedCalls &known, DeviceMemory &memory, const DLTenso
   call = &known.find(inputs, info.num_inputs);
   if (!call->graph && !known.isWorth(*call))
     return;
+  this->known = &known;
+  if (!call->graph)
+    call->moves = call->calls == 0;
   this->memory = &memory;
   memory.deferred = this;
   isKept = true;
@@ -141,6 +162,12 @@ void CallStream::abandon() {
 }
 
 void CallStream::settle() {
+  // Before the first request there is nothing that uses the memory.
+  if (isKept && (call->graph ? position : call->steps.size()) > 0)
+    leave();
+}
+
+void CallStream::leave() {
   if (Status status = flush(1); !status.ok())
     failed = std::move(status);
 }
@@ -151,6 +178,8 @@ Status CallStream::flush(int64_t failures) {
   isKept = false;
   memory->deferred = nullptr;
   size_t count = call->graph ? position : call->steps.size();
+  if (call->graph && call->moves && call->replays == 0)
+    known->moved(/*fits=*/false);
   call->graph.reset();
   call->failures += failures;
   Status status;
@@ -191,7 +220,7 @@ Status CallStream::launch(int64_t kernel, void *const *args, int64_t count, int6
       ++position;
       return Status();
     }
-    settle();
+    leave();
   } else if (isKept) {
     if (DeviceStep *step = add(DeviceStep::Launch)) {
       step->kernel = kernel, step->count = count, step->blocks = blocks;
@@ -211,13 +240,13 @@ Status CallStream::copy(void *to, const void *from, size_t bytes) {
     return Status();
   if (isReplay()) {
     DeviceStep *step = next(DeviceStep::Copy);
-    if (step && step->bytes == bytes) {
-      if (step->memory != to || step->from != from)
-        step->memory = to, step->from = from, step->isChanged = true;
+    if (step) {
+      if (step->memory != to || step->from != from || step->bytes != bytes)
+        step->memory = to, step->from = from, step->bytes = bytes, step->isChanged = true;
       ++position;
       return Status();
     }
-    settle();
+    leave();
   } else if (isKept) {
     if (DeviceStep *step = add(DeviceStep::Copy)) {
       step->memory = to, step->from = from, step->bytes = bytes;
@@ -246,13 +275,13 @@ Status CallStream::multiply(const DeviceProduct &product, const ProductMemory &o
       done = true;
       return Status();
     }
-    settle();
+    leave();
   } else if (isKept) {
     size_t bytes = 0;
     ProductBy by = device->productBy(product, bytes);
     void *data = by == ProductBy::Library && bytes ? own(bytes) : nullptr;
     if (by == ProductBy::Unknown || (bytes && !data))
-      settle();
+      leave();
     if (DeviceStep *step =
             isKept ? add(by == ProductBy::Library ? DeviceStep::Product : DeviceStep::KernelProduct) : nullptr) {
       step->kernel = kernel;
@@ -320,6 +349,8 @@ Status CallStream::end() {
     return flush(1);
   isKept = false;
   memory->deferred = nullptr;
+  if (!isNew && call->moves && call->replays == 0)
+    known->moved(/*fits=*/true);
   call->replays += !isNew;
   return Status();
 }

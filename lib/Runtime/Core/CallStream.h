@@ -6,6 +6,10 @@
 // addresses differ, as those of inputs and outputs do, the node is changed. A call that asks for something else, or
 // that waits for the device in between, goes without a graph: what it asked for so far is put into the stream at once.
 //
+// Where every call has new extents, as those of a cache that grows, one graph moves from call to call: most of them put
+// the same kernels into their stream, with other sizes and numbers of blocks, and changing nodes costs less than
+// launches do.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef DISC_RUNTIME_CORE_CALLSTREAM_H
@@ -52,6 +56,7 @@ struct RecordedCall {
   int64_t calls = 0;    ///< That ran without a graph...
   int64_t failures = 0; ///< ...where there could have been one.
   int64_t replays = 0;  ///< Launches of the graph.
+  bool moves = false;   ///< The graph is for the next call with new extents, too.
 
   std::unique_ptr<DeviceGraph> graph; ///< Null, or one that does `steps`.
   std::vector<DeviceStep> steps;
@@ -67,10 +72,19 @@ public:
   RecordedCall &find(const DLTensor *const *inputs, int64_t count);
   /// Whether the next one is worth a graph.
   bool isWorth(const RecordedCall &call) const;
+  /// A graph that came from other extents did not fit, or it did.
+  void moved(bool fits);
 
 private:
+  /// After so many calls in a row with new extents a graph is made that moves.
+  static constexpr int64_t kManyNew = 3;
+  bool mayMove() const { return rest == 0; }
+
   std::vector<std::unique_ptr<RecordedCall>> calls;
-  std::vector<int64_t> extents; ///< Of the call that is looked for.
+  RecordedCall *latest = nullptr;
+  int64_t numNew = 0;             ///< The last calls, in a row, had extents that were new.
+  int64_t rest = 0, lastRest = 0; ///< For so many such calls no graph moves, since one did not fit.
+  std::vector<int64_t> extents;   ///< Of the call that is looked for.
   int64_t clock = 0;
   int64_t needed = 1; ///< Calls before there is a graph. Where graphs go before they are of use, it grows.
 };
@@ -107,6 +121,8 @@ private:
   friend class RecordedCalls;
 
   void settle() override;
+  /// As the next request does not fit, or is none for a graph.
+  void leave();
   Status flush(int64_t failures);
   Status make();
   Status change();
@@ -125,6 +141,7 @@ private:
   DeviceModule *const module;
   const Stream stream;
   DeviceMemory *memory = nullptr;
+  RecordedCalls *known = nullptr;
   RecordedCall *call = nullptr; ///< Null: there will be no graph.
   bool isKept = false;          ///< Work is not put into the stream yet.
   size_t position = 0;          ///< In the steps of a graph.

@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-#define DISC_MODEL_INFO_VERSION 8
+#define DISC_MODEL_INFO_VERSION 9
 /// Extent of a dim that is not static.
 #define DISC_DYNAMIC (-1)
 /// Extent of an output's dim that is known only after the run.
@@ -132,6 +132,7 @@ typedef struct disc_device_image {
   const char *arch; ///< "sm_90" (a cubin), "compute_80" (PTX text, with its NUL), "gfx942" (a code object).
   const void *data;
   int64_t bytes;
+  int64_t early; ///< 1: every kernel waits itself for those before it, and may be launched before they have finished.
 } disc_device_image;
 
 enum disc_product_epilogue {

@@ -28,6 +28,28 @@ struct CopyParams {
   size_t width, height = 1, depth = 1;
 };
 
+/// CUgraphEdgeData
+struct EdgeData {
+  unsigned char from = 1; ///< CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC: from when all blocks have said so.
+  unsigned char to = 0;
+  unsigned char type = 1; ///< CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
+  unsigned char reserved[5] = {};
+};
+
+/// CUlaunchAttribute and CUlaunchConfig
+struct LaunchAttribute {
+  int id = 6; ///< CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+  int padding = 0;
+  int value = 1;
+  int rest[15] = {};
+};
+struct LaunchConfig {
+  unsigned gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes;
+  void *stream;
+  LaunchAttribute *attributes;
+  unsigned count;
+};
+
 struct Cuda {
   DriverResult (*pushContext)(void *context);
   DriverResult (*popContext)(void **context);
@@ -38,6 +60,8 @@ struct Cuda {
   DriverResult (*addCopy)(void **node, void *graph, void *const *after, size_t count, const void *params,
                           void *context);
   DriverResult (*setCopy)(void *executable, void *node, const void *params, void *context);
+  DriverResult (*launch)(const LaunchConfig *config, void *function, void **args, void **extra);
+  DriverResult (*addEdges)(void *graph, void *const *from, void *const *to, const EdgeData *data, size_t count);
   Driver table;
 };
 } // namespace
@@ -64,6 +88,17 @@ static DriverResult enter(int, void *context, void *&) { return cuda.pushContext
 static void leave(void *) {
   void *context = nullptr;
   (void)cuda.popContext(&context);
+}
+
+static DriverResult startEarly(void *graph, void *after, void *node) {
+  EdgeData edge;
+  return cuda.addEdges(graph, &after, &node, &edge, 1);
+}
+
+static DriverResult launchEarly(const KernelNode &kernel, void *stream) {
+  LaunchAttribute attribute;
+  LaunchConfig config = {kernel.blocks, 1, 1, kernel.threads, 1, 1, kernel.sharedBytes, stream, &attribute, 1};
+  return cuda.launch(&config, kernel.function, kernel.args, nullptr);
 }
 
 static KernelParams paramsOf(const KernelNode &kernel) {
@@ -119,6 +154,9 @@ static bool fillGraphs() {
   library.find(table.destroyExecutable, "cuGraphExecDestroy");
   library.find(table.setChild, "cuGraphExecChildGraphNodeSetParams");
   library.find(table.launchGraph, "cuGraphLaunch");
+  SharedLibrary newer("graphs", {"libcuda.so.1"}); // CUDA 12.3
+  newer.find(cuda.addEdges, "cuGraphAddDependencies_v2");
+  table.startEarly = newer.take().ok() ? startEarly : nullptr;
   return library.take().ok();
 }
 
@@ -166,6 +204,9 @@ static Status fill() {
   library.find(table.getFunction, "cuModuleGetFunction");
   library.find(table.setFunction, "cuFuncSetAttribute");
   library.find(table.launch, "cuLaunchKernel");
+  SharedLibrary newer("early launches", {"libcuda.so.1"}); // CUDA 11.8
+  newer.find(cuda.launch, "cuLaunchKernelEx");
+  table.launchEarly = newer.take().ok() ? launchEarly : nullptr;
   return library.take();
 }
 

@@ -40,6 +40,7 @@ struct KernelNode {
   void *function;
   unsigned blocks, threads, sharedBytes;
   void **args;
+  bool isEarly; ///< Waits itself for the kernels before it.
 };
 struct CopyNode {
   void *to;
@@ -105,6 +106,11 @@ struct Driver {
   // Where they do differ:
   DriverResult (*addKernel)(void **node, void *graph, void *const *after, size_t count, const KernelNode &kernel);
   DriverResult (*setKernel)(void *executable, void *node, const KernelNode &kernel);
+  /// Lets `node`, a kernel that waits itself, start before the kernel `after` has finished. Null: there is no such
+  /// thing.
+  DriverResult (*startEarly)(void *graph, void *after, void *node);
+  /// Launches a kernel that waits itself, which may start before what is in the stream has finished. Null: as above.
+  DriverResult (*launchEarly)(const KernelNode &kernel, void *stream);
   DriverResult (*addCopy)(void **node, void *graph, void *const *after, size_t count, const CopyNode &copy);
   DriverResult (*setCopy)(void *executable, void *node, const CopyNode &copy);
   /// The last error, which the thread then has no longer. Null: the driver keeps none.

@@ -3,6 +3,7 @@
 #include "lib/Runtime/Device/Gpu.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
 
@@ -274,6 +275,8 @@ Status GpuDevice::load(const disc_device_code &code, std::unique_ptr<DeviceModul
           !status.ok())
         return status;
   }
+  const char *early = std::getenv("DISC_DEVICE_EARLY");
+  loaded->isEarly = image->early != 0 && !(early && std::strcmp(early, "0") == 0);
   module = std::move(loaded);
   return Status();
 }
@@ -284,8 +287,12 @@ Status GpuDevice::find(DeviceModule &module, const DeviceLaunch &launch, KernelN
   if (launch.blocks > INT32_MAX || launch.blocks > driver.maxThreads / kernel.threads)
     return Status(Code::Device, title() + ": a launch of " + std::to_string(launch.blocks) + " blocks of " +
                                     std::to_string(kernel.threads) + " threads is too large");
-  found = {loaded.functions[size_t(launch.kernel)], unsigned(launch.blocks), unsigned(kernel.threads),
-           unsigned(kernel.shared), const_cast<void **>(launch.args)};
+  found = {loaded.functions[size_t(launch.kernel)],
+           unsigned(launch.blocks),
+           unsigned(kernel.threads),
+           unsigned(kernel.shared),
+           const_cast<void **>(launch.args),
+           loaded.isEarly};
   return Status();
 }
 
@@ -293,6 +300,8 @@ Status GpuDevice::doLaunch(DeviceModule &module, const DeviceLaunch &launch, Str
   KernelNode node;
   if (Status status = find(module, launch, node); !status.ok())
     return status;
+  if (node.isEarly && driver.launchEarly)
+    return check(driver.launchEarly(node, stream), "a launch");
   return check(
       driver.launch(node.function, node.blocks, 1, 1, node.threads, 1, 1, node.sharedBytes, stream, node.args, nullptr),
       "a launch");

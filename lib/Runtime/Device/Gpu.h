@@ -24,6 +24,7 @@ struct GpuModule : DeviceModule {
   ~GpuModule() override;
   GpuDevice &device;
   const disc_device_code &code;
+  bool isEarly = false; ///< Kernels wait themselves for those before them.
   void *module = nullptr;
   std::vector<void *> functions; ///< Of the kernels, by number.
 };
@@ -48,11 +49,12 @@ public:
   Status launch(Stream stream) override;
 
 private:
-  template <typename Add, typename Set> Status place(size_t node, Add add, Set set);
+  template <typename Add, typename Set> Status place(size_t node, bool isEarly, Add add, Set set);
 
   GpuDevice &device;
   void *graph = nullptr, *executable = nullptr;
   std::vector<void *> nodes;
+  bool lastIsEarly = false; ///< The last node is a kernel that lets the next one start early.
 };
 
 class GpuDevice : public Device {

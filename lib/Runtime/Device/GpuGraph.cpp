@@ -2,6 +2,8 @@
 
 #include "lib/Runtime/Device/Gpu.h"
 
+#include <utility>
+
 namespace disc::rt {
 
 GpuGraph::~GpuGraph() {
@@ -14,7 +16,7 @@ GpuGraph::~GpuGraph() {
 }
 
 /// Adds a node behind the last one, or changes one of the executable graph.
-template <typename Add, typename Set> Status GpuGraph::place(size_t node, Add add, Set set) {
+template <typename Add, typename Set> Status GpuGraph::place(size_t node, bool isEarly, Add add, Set set) {
   if (executable) {
     ++device.counters.graphUpdates;
     return device.check(set(nodes[node]), "changing a node of a graph");
@@ -24,7 +26,12 @@ template <typename Add, typename Set> Status GpuGraph::place(size_t node, Add ad
       return status;
   nodes.push_back(nullptr);
   void *const *after = nodes.size() > 1 ? &nodes[nodes.size() - 2] : nullptr;
-  return device.check(add(&nodes.back(), after, after ? 1 : 0), "adding a node to a graph");
+  bool isBehindKernel = std::exchange(lastIsEarly, isEarly);
+  if (!after || !isEarly || !isBehindKernel || !device.driver.startEarly)
+    return device.check(add(&nodes.back(), after, after ? 1 : 0), "adding a node to a graph");
+  if (Status status = device.check(add(&nodes.back(), nullptr, 0), "adding a node to a graph"); !status.ok())
+    return status;
+  return device.check(device.driver.startEarly(graph, *after, nodes.back()), "adding a dependency to a graph");
 }
 
 Status GpuGraph::put(size_t node, DeviceModule &module, const DeviceLaunch &launch) {
@@ -32,7 +39,7 @@ Status GpuGraph::put(size_t node, DeviceModule &module, const DeviceLaunch &laun
   if (Status status = device.find(module, launch, kernel); !status.ok())
     return status;
   return place(
-      node,
+      node, kernel.isEarly,
       [&](void **made, void *const *after, size_t count) {
         return device.driver.addKernel(made, graph, after, count, kernel);
       },
@@ -42,7 +49,7 @@ Status GpuGraph::put(size_t node, DeviceModule &module, const DeviceLaunch &laun
 Status GpuGraph::put(size_t node, void *to, const void *from, size_t bytes) {
   CopyNode copy = {to, from, bytes, device.currentContext()};
   return place(
-      node,
+      node, /*isEarly=*/false,
       [&](void **made, void *const *after, size_t count) {
         return device.driver.addCopy(made, graph, after, count, copy);
       },
@@ -54,7 +61,7 @@ Status GpuGraph::put(size_t node, const DeviceProduct &product, void *memory) {
   if (Status status = device.capture(product, memory, child); !status.ok())
     return status;
   Status status = place(
-      node,
+      node, /*isEarly=*/false,
       [&](void **made, void *const *after, size_t count) {
         return device.driver.addChild(made, graph, after, count, child);
       },

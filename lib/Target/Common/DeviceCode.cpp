@@ -252,7 +252,7 @@ FailureOr<std::string> mlir::disc::compileForDevice(gpu::GPUModuleOp module, Str
 }
 
 gpu::ObjectAttr mlir::disc::imageAttr(gpu::GPUModuleOp module, Attribute target, gpu::CompilationTarget format,
-                                      StringRef image, const KernelResources &resources) {
+                                      StringRef image, const KernelResources &resources, bool isEarly) {
   Builder b(module.getContext());
   SmallVector<gpu::KernelMetadataAttr> kernels;
   for (auto function : module.getOps<LLVM::LLVMFuncOp>()) {
@@ -268,7 +268,10 @@ gpu::ObjectAttr mlir::disc::imageAttr(gpu::GPUModuleOp module, Attribute target,
     kernels.push_back(gpu::KernelMetadataAttr::get(function.getSymNameAttr(), function.getFunctionType(),
                                                    /*argAttrs=*/nullptr, needs));
   }
-  return gpu::ObjectAttr::get(b.getContext(), target, format, b.getStringAttr(image), /*properties=*/nullptr,
+  DictionaryAttr properties;
+  if (isEarly)
+    properties = b.getDictionaryAttr(b.getNamedAttr(kEarlyAttr, b.getBoolAttr(true)));
+  return gpu::ObjectAttr::get(b.getContext(), target, format, b.getStringAttr(image), properties,
                               gpu::KernelTableAttr::get(b.getContext(), kernels));
 }
 

@@ -50,9 +50,10 @@ FailureOr<std::string> compileForDevice(gpu::GPUModuleOp module, StringRef tripl
 /// What each kernel needs of the device, by the kernel's name: numbers such as `registers`, `spill_stores`.
 using KernelResources = std::map<std::string, std::map<std::string, int64_t>>;
 
-/// An image for `gpu.binary`. The kernels' needs are the metadata of its kernel table.
+/// An image for `gpu.binary`. The kernels' needs are the metadata of its kernel table. `isEarly`: all kernels wait for
+/// those before them, which the property kEarlyAttr then says.
 gpu::ObjectAttr imageAttr(gpu::GPUModuleOp module, Attribute target, gpu::CompilationTarget format, StringRef image,
-                          const KernelResources &resources);
+                          const KernelResources &resources, bool isEarly = false);
 
 /// Puts a `gpu.binary` of the same name in the place of the gpu.module.
 void replaceByBinary(gpu::GPUModuleOp module, ArrayRef<Attribute> objects);

@@ -84,6 +84,13 @@ inline constexpr llvm::StringLiteral kKernelNextAttr = "disc_plan.next";
 /// have many, but then nobody computes while they wait for memory.
 inline constexpr llvm::StringLiteral kResidentThreadsAttr = "disc_plan.resident_threads";
 
+/// On an argument of a kernel's function: a buffer that no kernel writes to, which may be read before the wait for
+/// other kernels.
+inline constexpr llvm::StringLiteral kConstantAttr = "disc_plan.constant";
+
+/// Of an image: every kernel waits itself for those before it.
+inline constexpr llvm::StringLiteral kEarlyAttr = "early";
+
 /// On a device's kernel that changes its first operand: see UpdateAttrs.
 inline constexpr llvm::StringLiteral kKernelUpdateAttr = "disc_plan.update";
 

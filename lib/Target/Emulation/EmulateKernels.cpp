@@ -51,6 +51,7 @@
 #include "mlir/Dialect/LLVMIR/FunctionCallUtils.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Dominance.h"
 #include "mlir/Interfaces/DataLayoutInterfaces.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -93,6 +94,7 @@ private:
 
   Value field(int32_t number);
   LogicalResult emitExtents();
+  LogicalResult checkWaits(ArrayRef<KernelAccess> accesses);
   void emitCheck(const KernelAccess &access);
 
   Value site(Operation *op, disc_emulated_site numbers);
@@ -461,6 +463,7 @@ LogicalResult KernelEmulation::lowerNvvm(Operation &op) {
         call(op.getLoc(), "disc_rt_emulate_wait", {}, {thread, number(wait.getN())});
         return wait.erase(), success();
       })
+      .Case([&](NVVM::GriddepcontrolOp control) { return control.erase(), success(); }) // after its check
       .Default([](Operation *op) { return op->emitOpError("can't be emulated"); });
 }
 
@@ -533,6 +536,29 @@ void KernelEmulation::mergeAddressSpaces() {
   });
 }
 
+/// Launches run one after the other here, so that no run shows what a kernel does before it waits for those before it:
+/// it may read constants only.
+LogicalResult KernelEmulation::checkWaits(ArrayRef<KernelAccess> accesses) {
+  SmallVector<Operation *> waits;
+  kernel.walk([&](NVVM::GriddepcontrolOp op) {
+    if (op.getKind() == NVVM::GridDepActionKind::wait)
+      waits.push_back(op);
+  });
+  if (waits.empty())
+    return success();
+  DominanceInfo dominance(kernel);
+  for (const KernelAccess &access : accesses) {
+    Operation *op = access.address->getOwner();
+    bool isConstant = access.kind == DISC_EMULATED_READ && access.origin.kind == MemoryOrigin::Kind::Argument &&
+                      kernel.getArgAttr(access.origin.argument, kConstantAttr);
+    if (access.origin.kind == MemoryOrigin::Kind::Shared || isConstant ||
+        llvm::any_of(waits, [&](Operation *wait) { return dominance.properlyDominates(wait, op); }))
+      continue;
+    return op->emitOpError("uses memory before the kernel has waited for those before it");
+  }
+  return success();
+}
+
 func::FuncOp KernelEmulation::emit() {
   if (kernel.getNumWorkgroupAttributions() || kernel.getNumPrivateAttributions()) {
     kernel.emitOpError("has memory attributions, which can't be emulated: shared memory is an llvm.mlir.global");
@@ -541,7 +567,7 @@ func::FuncOp KernelEmulation::emit() {
   FailureOr<SmallVector<KernelAccess>> accesses = SmallVector<KernelAccess>();
   if (check)
     accesses = findAccesses(kernel); // while there are address spaces
-  if (failed(accesses))
+  if (failed(accesses) || failed(checkWaits(*accesses)))
     return {};
   takeBody();
   if (failed(placeShared()))

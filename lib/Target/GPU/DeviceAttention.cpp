@@ -226,8 +226,13 @@ void AttentionEmitter::writeJoined() {
 /// Whether each row of elements that a layout leads to begins at a multiple of kChunkBytes and is made of such pieces.
 static bool isChunked(const Layout &layout, ArrayRef<SymExpr> dims, int64_t width) {
   auto isAligned = [&](const SymExpr &e) { return e.content() * width % kChunkBytes == 0; };
-  return layout.strides.back().isConstant(1) && isAligned(layout.offset) && isAligned(dims.back()) &&
-         llvm::all_of(ArrayRef(layout.strides).drop_back(), isAligned);
+  if (!layout.strides.back().isConstant(1) || !isAligned(layout.offset) || !isAligned(dims.back()))
+    return false;
+  // The stride of one element may be anything: nothing is multiplied by it but 0.
+  for (auto [extent, stride] : llvm::zip(dims.drop_back(), layout.strides))
+    if (!extent.isConstant(1) && !isAligned(stride))
+      return false;
+  return true;
 }
 
 std::optional<BufferOperand> disc::chunkedBuffer(DeviceKernel &k, Value tensor) {

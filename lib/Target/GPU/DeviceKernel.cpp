@@ -6,6 +6,7 @@
 #include "lib/Target/GPU/BufferAlignment.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
@@ -89,6 +90,28 @@ void DeviceKernel::keepRolled(ValueRange results) {
                 LLVM::LoopAnnotationAttr::get(context, {}, {}, {}, unroll, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}));
 }
 
+void DeviceKernel::startEarly() {
+  next = NVVM::GriddepcontrolOp::create(b, loc, NVVM::GridDepActionKind::launch_dependents);
+  wait = NVVM::GriddepcontrolOp::create(b, loc, NVVM::GridDepActionKind::wait);
+  isEarly = true;
+}
+
+void DeviceKernel::delayWait() {
+  if (!wait)
+    return;
+  NVVM::GriddepcontrolOp::create(b, loc, NVVM::GridDepActionKind::wait);
+  std::exchange(wait, nullptr)->erase();
+}
+
+void DeviceKernel::delayNext() {
+  if (!isEarly)
+    return;
+  NVVM::GriddepcontrolOp::create(b, loc, NVVM::GridDepActionKind::launch_dependents);
+  // Blocks of parts that do not delay it say so by ending.
+  if (next)
+    std::exchange(next, nullptr)->erase();
+}
+
 void DeviceKernel::share(Value first, Value count, function_ref<void()> part) {
   Value block = gpu::BlockIdOp::create(b, loc, b.getIndexType(), gpu::Dimension::x);
   Value end = m.add(first, count), isBehind = m.less(block, first);
@@ -99,7 +122,14 @@ void DeviceKernel::share(Value first, Value count, function_ref<void()> part) {
   b.setInsertionPointToStart(branch.thenBlock());
   int64_t before = std::exchange(numShared, 0);
   firstBlock = first;
+  if (isEarly) {
+    // Each part has a wait of its own, which it may delay.
+    if (wait)
+      wait->erase();
+    wait = NVVM::GriddepcontrolOp::create(b, loc, NVVM::GridDepActionKind::wait);
+  }
   part();
+  wait = nullptr;
   firstBlock = {};
   numShared = std::max(numShared, before);
 }

@@ -8,6 +8,7 @@
 #include "lib/Target/Common/TileLoops.h"
 #include "lib/Transforms/Support/ReductionPlan.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "llvm/ADT/SmallBitVector.h"
 
 namespace mlir::disc {
 
@@ -54,6 +55,17 @@ public:
   /// parts' arrays in memory of the block are the same.
   void share(Value first, Value count, function_ref<void()> part);
 
+  /// Lets the next kernel start as soon as this one has no more blocks to start, and waits for the kernels before this
+  /// one.
+  void startEarly();
+  /// Moves the wait to here, if there is one. What comes before it reads constants only.
+  void delayWait();
+  /// Moves the start of the next kernel to here, for one that would only take bandwidth from this one until now.
+  void delayNext();
+  /// Whether no kernel writes to this operand in any launch, so that it may be read before the wait.
+  bool isConstant(unsigned operand) const { return operand < constants.size() && constants[operand]; }
+  void setConstants(const llvm::SmallBitVector &operands) { constants = operands; }
+
   /// Keeps the loop of these results a loop, also if its number of steps is known: unrolled, the loads of all steps
   /// would be in registers at once.
   void keepRolled(ValueRange results);
@@ -81,6 +93,10 @@ private:
   int64_t numShared = 0, multiplesOf = 1;
   SmallVector<SymExpr> multiples;
   Value firstBlock;
+  llvm::SmallBitVector constants;
+  bool isEarly = false;
+  Operation *wait = nullptr; ///< Of the kernel, or of the part that share() emits.
+  Operation *next = nullptr; ///< Starts the next kernel.
 };
 
 /// The texts of a kernel's checks, in the order in which its function takes their addresses.

@@ -290,6 +290,10 @@ private:
       }
     return m.advance(points.operandPtr(strided->argument), m.mul(offset, width));
   }
+  bool isConstant(bool isLeft) override {
+    auto buffer = BufferOperand::get(k.kernel, isLeft ? info.left() : info.right(), k.shapes);
+    return buffer && k.isConstant(buffer->argument);
+  }
   bool alongDepth(Value operand, AffineMap map) {
     auto strided = StridedOperand::get(k.kernel, operand, map, k.shapes);
     return !info.depth.empty() && strided && strided->strides[info.depth.back()].isConstant(1);
@@ -436,6 +440,10 @@ private:
     return at;
   }
   Type operandElement() override { return info.inputElement == info.weightElement ? info.inputElement : Type(); }
+  bool isConstant(bool isLeft) override {
+    auto buffer = BufferOperand::get(k.kernel, isLeft ? info.op.getInput() : info.op.getWeight(), k.shapes);
+    return buffer && k.isConstant(buffer->argument);
+  }
   Value lineAddress(bool isLeft, Value group, Value line) override {
     // Rows of the input are read at their taps; a filter is one piece of memory.
     Value weight = info.op.getWeight();

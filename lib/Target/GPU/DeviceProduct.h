@@ -32,6 +32,8 @@ public:
   /// The address of a row of the left operand (of a column of the right one) if its elements along the sum are
   /// neighbours and start at a multiple of 16 bytes; otherwise null.
   virtual Value lineAddress(bool isLeft, Value batch, Value line) = 0;
+  /// Whether no kernel writes to the buffer of the operand with such lines.
+  virtual bool isConstant(bool isLeft) = 0;
   /// The type of the operands' elements in memory; null if they differ.
   virtual Type operandElement() = 0;
   /// The tensor of the sums, and a point of it. `column` may have lanes, which do not leave an innermost dimension.

@@ -15,7 +15,14 @@
 //   }
 //   disc_rt.device_kernel @k threads 256 writes "01s" {disc_plan.tasks = ..., disc_plan.symbols = ["B"], ...}
 //
-// Nothing here is NVIDIA's or AMD's: the number of threads in a warp is all that differs, and the schedule has it.
+// Nothing here is NVIDIA's or AMD's: the number of threads in a warp is all that differs, and the schedule has it. With
+// `matrix_unit` each kernel begins with
+//
+//   nvvm.griddepcontrol launch_dependents     // the next kernel may start once all blocks of this one have started
+//   nvvm.griddepcontrol wait                  // for the kernels before this one and what they wrote
+//
+// so that a launch is over before its turn comes. Products of few rows bring their first weights before they wait;
+// those must be parameters that no kernel writes to (`disc_plan.constant` on the function's argument).
 //
 // Lit test: test/lit/GPU/emit-kernels.mlir.
 //
@@ -30,6 +37,7 @@
 #include "lib/Target/GPU/DeviceOrder.h"
 #include "lib/Target/GPU/LibraryProduct.h"
 #include "lib/Transforms/Support/ReductionPlan.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace mlir::disc {
 #define GEN_PASS_DEF_GPUEMITKERNELS
@@ -78,6 +86,26 @@ SmallVector<SymExpr> bufferBytes(KernelFuncOp kernel, ShapeAnalysis &shapes) {
   return bytes;
 }
 
+/// Of each kernel the operands that are parameters in all launches, if no launch updates those.
+llvm::StringMap<llvm::SmallBitVector> constantOperands(ModuleOp module) {
+  llvm::StringSet<> updated;
+  module.walk([&](RtParameterOp parameter) {
+    if (parameter.getUpdated())
+      updated.insert(parameter.getName());
+  });
+  llvm::StringMap<llvm::SmallBitVector> constants;
+  module.walk([&](LaunchOp launch) {
+    llvm::SmallBitVector own(launch.getBuffers().size());
+    for (auto [i, buffer] : llvm::enumerate(launch.getBuffers()))
+      if (auto parameter = buffer.getDefiningOp<RtParameterOp>())
+        own[i] = !updated.contains(parameter.getName());
+    auto [known, isNew] = constants.try_emplace(launch.getKernel(), own);
+    if (!isNew)
+      known->second &= own;
+  });
+  return constants;
+}
+
 /// The runtime's functions run on the host, with copies of their operands: says how much there is to copy.
 void leaveOnHost(KernelFuncOp kernel, ShapeAnalysis &shapes) {
   kernel->setAttr(kKernelBuffersAttr, DimsAttr::get(kernel.getContext(), bufferBytes(kernel, shapes)));
@@ -90,6 +118,8 @@ struct Emission {
   gpu::GPUModuleOp device;
   ShapeAnalysis &shapes;
   int64_t warp;
+  bool startsEarly; ///< Kernels start before those that they depend on have finished, and wait for them.
+  llvm::StringMap<llvm::SmallBitVector> constants; ///< The operands of each kernel that no launch changes.
 
   /// The function takes `extra` more than the kernel, after its symbols: numbers and addresses.
   FailureOr<DeviceKernelOp> add(KernelFuncOp kernel, const Twine &name,
@@ -129,6 +159,13 @@ struct Emission {
     auto end = gpu::ReturnOp::create(b, loc);
     b.setInsertionPoint(end);
     DeviceKernel k(b, kernel, function, shapes, warp);
+    if (startsEarly) {
+      k.setConstants(constants.lookup(kernel.getSymName()));
+      k.startEarly();
+      for (unsigned i = 0; i < buffers; ++i)
+        if (k.isConstant(i))
+          function.setArgAttr(i, kConstantAttr, b.getUnitAttr());
+    }
     if (failed(emit(k)))
       return failure();
 
@@ -355,15 +392,20 @@ struct GpuEmitKernels : disc::impl::GpuEmitKernelsBase<GpuEmitKernels> {
     MLIRContext *context = &getContext();
     SmallVector<KernelFuncOp> kernels(module.getOps<KernelFuncOp>());
     int64_t warp = 32;
-    if (auto target = module->getAttrOfType<DictionaryAttr>("disc_plan.target"))
+    bool hasMatrixUnit = false;
+    if (auto target = module->getAttrOfType<DictionaryAttr>("disc_plan.target")) {
       if (auto width = target.getAs<IntegerAttr>("warp"))
         warp = width.getInt();
+      if (auto unit = target.getAs<BoolAttr>("matrix_unit"))
+        hasMatrixUnit = unit.getValue();
+    }
     ShapeAnalysis shapes(module);
     OpBuilder b(context);
     module->setAttr(gpu::GPUDialect::getContainerModuleAttrName(), b.getUnitAttr());
     b.setInsertionPointToEnd(module.getBody());
     auto device = gpu::GPUModuleOp::create(b, module.getLoc(), "kernels");
-    Emission emission{b, device, shapes, warp};
+    // Where there is NVIDIA's matrix unit, there are its other operations. Images of chips without this one lose it.
+    Emission emission{b, device, shapes, warp, hasMatrixUnit, constantOperands(module)};
     for (KernelFuncOp kernel : kernels) {
       if (kernel.getKind() == KernelKind::Call) {
         auto call = kernel.getYield().getValues().front().getDefiningOp<CallFunctionOp>();

@@ -5,6 +5,7 @@
 #include "dialects/Plan/PlanDialect.h"
 #include "dialects/Shape/ShapeDialect.h"
 #include "lib/Runtime/Core/ModelInfo.h"
+#include "lib/Target/Common/KernelAttrs.h"
 #include "lib/Transforms/Support/ShapeAnalysis.h"
 #include "lib/Transforms/Support/SourceLine.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -322,8 +323,9 @@ FailureOr<StringAttr> TableEmitter::device() {
       std::string content = object.getObject().getValue().str();
       if (isText)
         content.push_back('\0');
-      images.push_back(
-          {text(arch), bytes("disc_image_" + Twine(images.size()), content), static_cast<int64_t>(content.size())});
+      bool isEarly = object.getProperties() && object.getProperties().contains(kEarlyAttr);
+      images.push_back({text(arch), bytes("disc_image_" + Twine(images.size()), content),
+                        static_cast<int64_t>(content.size()), static_cast<int64_t>(isEarly)});
     }
   return table("disc_device_code",
                {Row{text(name.getValue()), static_cast<int64_t>(images.size()), table("disc_device_images", images),

@@ -6,7 +6,10 @@
 //     #gpu.object<#nvvm.target<O = 3, chip = "sm_90">, kernels = <[#gpu.kernel_metadata<"k", ...>]>, bin = "...">,
 //     #gpu.object<#nvvm.target<O = 3, chip = "sm_80">, kernels = ..., assembly = "...">]
 //
-// Lit tests: test/lit/NVVM/serialize.mlir, test/lit/NVVM/ptx*.mlir.
+// `nvvm.griddepcontrol` is for chips from sm_90 on; code for others is without it. Where all kernels wait for those
+// before them, the image says so: `properties = {early = true}`. A launch may then begin before its turn.
+//
+// Lit tests: test/lit/NVVM/early.mlir, test/lit/NVVM/serialize.mlir, test/lit/NVVM/ptx*.mlir.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,6 +17,8 @@
 #include "lib/Target/NVVM/Passes.h"
 #include "lib/Target/NVVM/Ptxas.h"
 
+#include "llvm/IR/Instructions.h"
+#include "llvm/IR/IntrinsicsNVPTX.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/TargetSelect.h"
 
@@ -45,6 +50,33 @@ static unsigned numberOf(StringRef arch) {
   arch.consume_front("sm_");
   arch.consumeInteger(10, number);
   return number;
+}
+
+/// The first chip on which kernels can start before those that they wait for have finished.
+static constexpr unsigned kFirstEarly = 90;
+
+/// Whether all kernels wait for those before them.
+static bool startsEarly(gpu::GPUModuleOp module) {
+  return llvm::all_of(module.getOps<LLVM::LLVMFuncOp>(), [](LLVM::LLVMFuncOp function) {
+    if (!function->hasAttr(NVVM::NVVMDialect::getKernelFuncAttrName()))
+      return true;
+    return function
+        .walk([](NVVM::GriddepcontrolOp op) {
+          return op.getKind() == NVVM::GridDepActionKind::wait ? WalkResult::interrupt() : WalkResult::advance();
+        })
+        .wasInterrupted();
+  });
+}
+
+static void eraseEarlyStarts(llvm::Module &code) {
+  for (llvm::Function &function : llvm::make_early_inc_range(code)) {
+    llvm::Intrinsic::ID id = function.getIntrinsicID();
+    if (id != llvm::Intrinsic::nvvm_griddepcontrol_wait && id != llvm::Intrinsic::nvvm_griddepcontrol_launch_dependents)
+      continue;
+    for (llvm::User *user : llvm::make_early_inc_range(function.users()))
+      cast<llvm::CallInst>(user)->eraseFromParent();
+    function.eraseFromParent();
+  }
 }
 
 namespace {
@@ -80,8 +112,12 @@ struct NvvmSerialize : disc::impl::NvvmSerializeBase<NvvmSerialize> {
       bool portable = chip == *lowest;
       if (assembler.empty() && !portable)
         continue; // drivers compile the PTX of the lowest
+      bool isEarly = startsEarly(module) && numberOf(chip) >= kFirstEarly;
       FailureOr<std::string> ptx =
-          compileForDevice(module, kTriple, chip, llvm::CodeGenFileType::AssemblyFile, [](llvm::Module &) {});
+          compileForDevice(module, kTriple, chip, llvm::CodeGenFileType::AssemblyFile, [&](llvm::Module &code) {
+            if (!isEarly)
+              eraseEarlyStarts(code);
+          });
       if (failed(ptx))
         return failure();
       auto target = NVVM::NVVMTargetAttr::get(&getContext(), /*optLevel=*/3, kTriple, chip);
@@ -89,10 +125,11 @@ struct NvvmSerialize : disc::impl::NvvmSerializeBase<NvvmSerialize> {
         llvm::Expected<Cubin> made = runPtxas(assembler, *ptx, chip);
         if (!made)
           return module.emitError(llvm::toString(made.takeError()));
-        objects.push_back(imageAttr(module, target, gpu::CompilationTarget::Binary, made->image, made->resources));
+        objects.push_back(
+            imageAttr(module, target, gpu::CompilationTarget::Binary, made->image, made->resources, isEarly));
       }
       if (portable)
-        objects.push_back(imageAttr(module, target, gpu::CompilationTarget::Assembly, *ptx, {}));
+        objects.push_back(imageAttr(module, target, gpu::CompilationTarget::Assembly, *ptx, {}, isEarly));
     }
     replaceByBinary(module, objects);
     return success();

@@ -20,6 +20,7 @@ from functorch.compile import default_partition, min_cut_rematerialization_parti
 from torch.fx import GraphModule
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from ..frontend import device_of
 from ..options import Options
 from ..torch_compat.compiling import (
     RestartAnalysis,
@@ -145,6 +146,7 @@ def _fixed(values: Sequence[Any], graph: GraphModule) -> dict[int, torch.Tensor]
     placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
     if len(placeholders) != len(values):
         return {}
+    device = device_of(graph.graph)
     updated = {n.args[0] for n in graph.graph.nodes if n.target is torch.ops.aten.copy_.default}
     fixed = {}
     for i, (node, value) in enumerate(zip(placeholders, values, strict=True)):
@@ -152,7 +154,7 @@ def _fixed(values: Sequence[Any], graph: GraphModule) -> dict[int, torch.Tensor]
         if not static or isinstance(value, FakeTensor) or node in updated or not node.users:
             continue
         fake = node.meta["val"]
-        if value.is_contiguous() and value.device.type == "cpu" and tuple(fake.shape) == tuple(value.shape):
+        if value.is_contiguous() and value.device == device and tuple(fake.shape) == tuple(value.shape):
             fixed[i] = value
     return fixed
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -13,10 +14,10 @@ from torch.fx import GraphModule, Node
 
 from ..backends.negotiation import Decisions
 from ..compilation import LOAD, Compilation
-from ..compiler import build, load, steps
+from ..compiler import build, load, steps, target_of
 from ..data_aliases import aliases_of, reads
 from ..errors import ShapeError
-from ..frontend import graph_program, import_functional
+from ..frontend import device_of, graph_program, import_functional
 from ..frontend.program import passed
 from ..options import Options
 from ..pipeline import IMPORT
@@ -49,6 +50,9 @@ class CompiledGraph:
         self.name = name
         """What profilers and traces call it."""
         self._graph = graph
+        self._device = device_of(graph.graph)
+        if options.target is None:
+            options = dataclasses.replace(options, target=target_of(self._device))
         self._options = options
         self._updates = updates
         self._reloads = 0
@@ -72,7 +76,7 @@ class CompiledGraph:
             with compilation.step(IMPORT):
                 imported = import_functional(program, owned=True, negotiation=compilation.negotiation)
                 compilation.program = imported
-            executable = build(compilation, imported)
+            executable = build(compilation, imported, self._device.index or 0)
             assert executable is not None
             with compilation.step(LOAD):
                 load(executable, imported.parameters)
@@ -128,9 +132,9 @@ class CompiledGraph:
             inputs = [passed(x) for x in inputs]
         for i, dtype in self._numbers:
             if dtype is not None:
-                inputs.append(torch.tensor(args[i], dtype=dtype))
+                inputs.append(torch.tensor(args[i], dtype=dtype, device=self._device))
             elif args[i] >= 0:
-                inputs.append(torch.empty((args[i], 0), dtype=torch.uint8))
+                inputs.append(torch.empty((args[i], 0), dtype=torch.uint8, device=self._device))
             else:
                 raise ShapeError(f"the size {args[i]} is negative")
         if profiler._is_profiler_enabled:

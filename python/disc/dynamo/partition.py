@@ -13,7 +13,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 
 from ..backends.negotiation import Decision
 from ..errors import CompileError, ShapeError, UnsupportedOpError
-from ..frontend import is_flattened, reason_against
+from ..frontend import device_of, is_flattened, reason_against
 from ..frontend.effects import take_tokens
 from ..options import Options
 from ..torch_compat.operators import OperatorBase, OpOverload
@@ -158,7 +158,8 @@ def _compile(
     take_tokens(graph)
     updates = _take_updates(graph)
     ops = [node for node in graph.graph.nodes if node.op == "call_function"]
-    against = {node.name: why for node in ops if (why := reason_against(node)) is not None}
+    device = device_of(graph.graph)
+    against = {node.name: why for node in ops if (why := reason_against(node, device)) is not None}
     nodes = {node.name: node for node in ops}
     if not any(map(_computes, ops)):
         report.views = len(ops)

@@ -114,10 +114,10 @@ def _laid_out(
     if order is None and own == strides:
         return computed
     if all(size <= 1 or stride == given for size, stride, given in zip(sizes, strides, own, strict=True)):
-        result = torch.empty(0, dtype=computed.dtype)
+        result = torch.empty(0, dtype=computed.dtype, device=computed.device)
         return result.set_(computed.untyped_storage(), computed.storage_offset(), sizes, strides)
     permuted = computed if order is None else computed.permute(order)
-    return torch.empty_strided(sizes, strides, dtype=computed.dtype).copy_(permuted)
+    return torch.empty_strided(sizes, strides, dtype=computed.dtype, device=computed.device).copy_(permuted)
 
 
 def _checked(argument: torch.Tensor, sizes: tuple[int, ...], strides: tuple[int, ...]) -> torch.Tensor:
@@ -144,7 +144,7 @@ def _view_of(
     if dtype is None:
         result = base.as_strided(sizes, strides, begin // base.itemsize)
     else:
-        result = torch.empty(0, dtype=dtype)
+        result = torch.empty(0, dtype=dtype, device=base.device)
         result.set_(base.untyped_storage(), begin // dtype.itemsize, sizes, strides)
     if conj:
         result = conjugated(result)

@@ -5,7 +5,7 @@ from ..interrupts import deferred_interrupts
 # These register dialects, operators and lowering rules, each of which exists once in a process.
 with deferred_interrupts():
     from .flat_graph import is_flattened
-    from .graphs import GraphInterface, graph_program, reason_against
+    from .graphs import GraphInterface, device_of, graph_program, reason_against
     from .program import ImportedProgram, Input, import_functional, import_program
     from .registry import NotLowerable, lowers
     from .returns import Output
@@ -16,6 +16,7 @@ __all__ = [
     "Input",
     "NotLowerable",
     "Output",
+    "device_of",
     "graph_program",
     "import_functional",
     "import_program",

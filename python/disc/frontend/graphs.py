@@ -94,8 +94,23 @@ def drawn_after(op: Any, previous: Any, *args: Any, **kwargs: Any) -> Any:
     return op(*args, **kwargs)
 
 
-def reason_against(node: Node) -> str | None:
-    """Why the op of ``node`` cannot be compiled, as far as that can be told without trying; None if it may be."""
+_CPU = torch.device("cpu")
+
+
+def device_of(graph: Graph) -> torch.device:
+    """The device that the code of a graph is for: the first GPU that a tensor of it is on, otherwise the CPU."""
+    for node in graph.nodes:
+        for tensor in pytree.tree_leaves(node.meta.get("val")):
+            if isinstance(tensor, torch.Tensor) and tensor.device.type == "cuda":
+                return tensor.device
+    return _CPU
+
+
+def reason_against(node: Node, device: torch.device = _CPU) -> str | None:
+    """Why the op of ``node`` cannot be compiled for a device, as far as that can be told without trying.
+
+    None if it may be.
+    """
     target = node.target
     if node.op != "call_function":
         return None if node.op in ("placeholder", "output") else f"{node.op} is not supported"
@@ -120,7 +135,7 @@ def reason_against(node: Node) -> str | None:
         for tensor in pytree.tree_leaves(value.meta.get("val")):
             if not isinstance(tensor, torch.Tensor):
                 continue
-            if tensor.device.type != "cpu":
+            if tensor.device != device:
                 return f"a tensor is on {tensor.device}"
             if not dtypes.is_supported(tensor.dtype):
                 return f"{tensor.dtype} is not supported"

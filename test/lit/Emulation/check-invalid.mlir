@@ -18,3 +18,18 @@ gpu.module @kernels {
   }
 }
 disc_rt.device_kernel @k threads 32 writes "0s" {disc_plan.symbols = ["N"]}
+
+// -----
+
+gpu.module @kernels {
+  gpu.func @k(%w: !llvm.ptr<1> {disc_plan.constant}, %x: !llvm.ptr<1>, %r: !llvm.ptr<1>) kernel {
+    %0 = llvm.load %w : !llvm.ptr<1> -> f32
+    // expected-error @+1 {{'llvm.load' op uses memory before the kernel has waited for those before it}}
+    %1 = llvm.load %x : !llvm.ptr<1> -> f32
+    nvvm.griddepcontrol wait
+    %2 = llvm.fadd %0, %1 : f32
+    llvm.store %2, %r : f32, !llvm.ptr<1>
+    gpu.return
+  }
+}
+disc_rt.device_kernel @k threads 32 writes "001"

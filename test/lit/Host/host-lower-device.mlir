@@ -129,6 +129,6 @@ gpu.binary @kernels [#gpu.object<#nvvm.target<chip = "sm_90">, bin = "cubin">,
 // TABLE-DAG: llvm.mlir.global private constant @{{.*}}("ptx\00") {{.*}}alignment = 64
 // TABLE-DAG: llvm.mlir.global private constant @{{.*}}("hsaco!") {{.*}}alignment = 64
 // TABLE-DAG: llvm.mlir.global private constant @{{.*}}("011ss\00")
-// TABLE-DAG: @disc_device_images() {{.*}}!llvm.array<3 x struct<(ptr, ptr, i64)>>
+// TABLE-DAG: @disc_device_images() {{.*}}!llvm.array<3 x struct<(ptr, ptr, i64, i64)>>
 // TABLE-DAG: @disc_device_kernels() {{.*}}!llvm.array<9 x struct<(ptr, i64, i64, ptr, ptr)>>
 // TABLE-DAG: @disc_device_code() {{.*}}!llvm.array<1 x struct<(ptr, i64, ptr, i64, ptr)>>

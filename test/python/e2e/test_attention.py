@@ -223,3 +223,33 @@ def test_static_sizes(keys: int, causal: bool) -> None:
     """Sizes known at compile time: a run's tiles have other heights than those of all keys together."""
     module, args = Attention(is_causal=causal), inputs(1, keys, keys, None)
     check(module, disc.compile(module, args), args)
+
+
+class _OfGpus(torch.nn.Module):
+    """What ``scaled_dot_product_attention`` is in graphs that PyTorch traces for GPUs."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.kind = kind
+
+    def forward(self, q, k, v):
+        aten = torch.ops.aten
+        if self.kind == "efficient":
+            return aten._scaled_dot_product_efficient_attention(q, k, v, None, False, 0.0, True)[0]
+        if self.kind == "flash":
+            return aten._scaled_dot_product_flash_attention(q, k, v, 0.0, True)[0]
+        return aten._scaled_dot_product_cudnn_attention(q, k, v, None, False, 0.0, True, scale=0.5)[0]
+
+
+@pytest.mark.parametrize("kind", ["efficient", "flash", "cudnn"])
+def test_attention_of_gpus(kind):
+    dtype = torch.float32 if kind == "efficient" else torch.float16
+    example = tuple(torch.randn(2, 4, 8, 16, dtype=dtype) for _ in range(3))
+    model = disc.compile(_OfGpus(kind), example, dynamic_shapes=({2: "length"},) * 3)
+    for length in (1, 8, 13, 31):
+        q, k, v = (torch.randn(2, 4, length, 16, dtype=dtype) for _ in range(3))
+        wanted = F.scaled_dot_product_attention(
+            q.double(), k.double(), v.double(), is_causal=True, scale=0.5 if kind == "cudnn" else None
+        )
+        tolerance = 1e-6 if kind == "efficient" else 2e-3
+        torch.testing.assert_close(model(q, k, v).double(), wanted, rtol=tolerance, atol=tolerance)

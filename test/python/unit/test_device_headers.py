@@ -58,6 +58,19 @@ NODES = {
             "args": "kernelParams",
             "extra": "extra",
         },
+        ("LaunchConfig", "CUlaunchConfig"): {
+            "gridX": "gridDimX",
+            "blockZ": "blockDimZ",
+            "sharedBytes": "sharedMemBytes",
+            "stream": "hStream",
+            "attributes": "attrs",
+            "count": "numAttrs",
+        },
+        ("LaunchAttribute", "CUlaunchAttribute"): {
+            "id": "id",
+            "value": "value.programmaticStreamSerializationAllowed",
+        },
+        ("EdgeData", "CUgraphEdgeData"): {"from": "from_port", "to": "to_port", "type": "type"},
         ("CopyParams", "CUDA_MEMCPY3D"): {
             "from.x": "srcXInBytes",
             "from.level": "srcLOD",
@@ -101,6 +114,9 @@ CUDA = {
     "kJitErrorLog": "CU_JIT_ERROR_LOG_BUFFER",
     "kJitErrorLogBytes": "CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES",
     "kDynamicSharedBytes": "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES",
+    "id": "CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION",
+    "from": "CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC",
+    "type": "CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC",
     "kMajor": "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR",
     "kMinor": "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR",
     "allocationType": "CU_MEM_ALLOCATION_TYPE_PINNED",
@@ -162,7 +178,7 @@ def compare(tmp_path, source, header, table, prefix, numbers, more=""):
     known |= dict(re.findall(r"table\.(\w+) = (\d+)", body))
     lines = [f'#include <{header}>\n#include "{DEVICE / source}"', COMPARE]
     public = (FOUND[header][0] / header).read_text()
-    asked = re.findall(r'library\.find\((\w+)\.(\w+), "(\w+)"\)', body)
+    asked = re.findall(r'(?:library|newer)\.find\((\w+)\.(\w+), "(\w+)"\)', body)
     assert len(asked) > 10
     for owner, member, function in asked:
         # A template beside it has the same name.

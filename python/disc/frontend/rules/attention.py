@@ -63,6 +63,56 @@ def flash_attention_for_cpu(
     return scaled_dot_product_attention(b, q, k, v, mask, dropout_p, is_causal, scale, enable_gqa=True), None
 
 
+@lowers("torch.aten._scaled_dot_product_efficient_attention")
+def efficient_attention(
+    b: Builder,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    compute_log_sumexp: bool,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+) -> tuple[Tensor, None, None, None]:
+    """As scaled_dot_product_attention on GPUs. The sums and the state of random numbers are not given."""
+    return scaled_dot_product_attention(b, q, k, v, mask, dropout_p, is_causal, scale), None, None, None
+
+
+@lowers("torch.aten._scaled_dot_product_flash_attention")
+def flash_attention(
+    b: Builder,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    return_debug_mask: bool = False,
+    scale: float | None = None,
+) -> tuple[Tensor | None, ...]:
+    """As scaled_dot_product_attention on GPUs, without the other eight results."""
+    result = scaled_dot_product_attention(b, q, k, v, None, dropout_p, is_causal, scale, enable_gqa=True)
+    return result, *[None] * 8
+
+
+@lowers("torch.aten._scaled_dot_product_cudnn_attention")
+def cudnn_attention(
+    b: Builder,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    compute_log_sumexp: bool,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    return_debug_mask: bool = False,
+    scale: float | None = None,
+) -> tuple[Tensor | None, ...]:
+    """As scaled_dot_product_attention on GPUs, without the other eight results."""
+    result = scaled_dot_product_attention(b, q, k, v, mask, dropout_p, is_causal, scale, enable_gqa=True)
+    return result, *[None] * 8
+
+
 def _with_batch(b: Builder, t: Tensor, batch: list[Extent]) -> Tensor:
     dims = [*batch, *t.dims[-2:]]
     return t if list(t.dims) == dims else b.broadcast(t, dims)

@@ -39,9 +39,13 @@ def native_batch_norm(
     var: Tensor,
     momentum: float,
     eps: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The same, and two empty tensors for the statistics that inference does not save."""
-    empty = b.full([0], 0, b.results[1].dtype)
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """The same, and two empty tensors for the statistics that inference does not save.
+
+    On GPUs PyTorch has statistics there, which are not given.
+    """
+    saved = b.results[1]
+    empty = b.full([0], 0, saved.dtype) if saved.shape == (0,) else None
     return _normalized(b, x, weight, bias, mean, var, eps), empty, empty
 
 
