@@ -11,7 +11,7 @@ from typing import Any
 
 import sympy
 import torch
-from torch.export import ExportedProgram
+from torch.export import Dim, ExportedProgram
 
 from .. import jagged
 from ..torch_compat import pytree
@@ -19,15 +19,19 @@ from .entry_guards import entry_guards
 from .example import differing
 from .hints import dims, is_hint, spec_of
 
+_SMALLEST_MOST = 16
+"""A named dim has other sizes than 0 and 1 that an example can have if it may be so large."""
 
-def enlarged(args: Any, kwargs: Any, specs: Sequence[Any]) -> list[tuple[Any, Any]]:
+
+def enlarged(args: Any, kwargs: Any, specs: Sequence[Any], named: bool = False) -> list[tuple[Any, Any]]:
     """Examples with another size for each 0 and 1 in a dim without a range of the user's, the best one first.
 
-    The second one keeps what is not the first dim of an input: channels, say, of which a model takes one alone.
+    The second one keeps what is not the first dim of an input: channels, say, of which a model takes one alone. With
+    ``named`` they have other sizes in dims that are a ``Dim`` instead.
     """
     leaves, _ = pytree.tree_flatten((args, kwargs))
     more = jagged.more_than_sequences((args, kwargs))
-    every = [_small(x, spec, n) for x, spec, n in zip(leaves, specs, more, strict=False)]
+    every = [_small(x, spec, n, named) for x, spec, n in zip(leaves, specs, more, strict=False)]
     batches = [[dim for dim in dims if dim == 0] for dims in every]
     chosen = [every, batches] if batches != every else [every]
     return [_with_larger(args, kwargs, dims) for dims in chosen if any(dims)]
@@ -50,7 +54,7 @@ def _with_larger(args: Any, kwargs: Any, chosen: Sequence[Sequence[int]]) -> tup
     return new
 
 
-def _small(x: Any, spec: Any, more: int) -> list[int]:
+def _small(x: Any, spec: Any, more: int, named: bool) -> list[int]:
     """The dims of an example that are 0 or 1, and as many ``more``, and may be anything."""
     if type(x) is not torch.Tensor or x.layout is not torch.strided:
         return []
@@ -58,9 +62,9 @@ def _small(x: Any, spec: Any, more: int) -> list[int]:
         dim
         for dim, size in enumerate(x.shape)
         if size - more < 2
-        and is_hint(found := spec_of(spec, dim))
+        and (isinstance(found := spec_of(spec, dim), Dim) if named else is_hint(found))
         and (found.min or 0) - more < 2
-        and (found.max is None or found.max > 64)
+        and (found.max is None or found.max >= (_SMALLEST_MOST if named else 65))
     ]
 
 

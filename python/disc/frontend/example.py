@@ -77,7 +77,9 @@ class _Shapes(torch.fx.Interpreter):
         self.at = at
 
     def run_node(self, n: torch.fx.Node) -> Any:
-        result = super().run_node(n)
+        # A part of a parameter of a tensor subclass, which is a plain tensor here.
+        of_subclass = n.target is torch.ops.export.access_subclass_inner_tensor.default
+        result = _at_example(n.meta["val"], self.at) if of_subclass else super().run_node(n)
         found = [x for x in pytree.tree_leaves(result) if isinstance(x, torch.Tensor)]
         traced = [x for x in pytree.tree_leaves(n.meta.get("val")) if isinstance(x, torch.Tensor)]
         for x, said in zip(found, traced, strict=False):

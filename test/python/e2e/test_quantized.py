@@ -295,6 +295,18 @@ class Projections(nn.Module):
         return self.q(x), self.k(x), self.v(x)
 
 
+@pytest.mark.parametrize("preset", ["int8-dynamic", "int8-weights"])
+def test_an_example_of_one_row(preset):
+    """torchao's code asks whether sizes are 1."""
+    module = nn.Sequential(nn.Linear(48, 40), nn.ReLU(), nn.Linear(40, 8)).eval()
+    rows = {0: Dim("rows", max=64)}
+    quantised = disc.quantize(module, [(torch.randn(1, 48),)], preset, dynamic_shapes=(rows,))
+    model = disc.compile(quantised, (torch.randn(1, 48),), dynamic_shapes=(rows,))
+    for n in (1, 2, 7, 64):
+        x = torch.randn(n, 48)
+        torch.testing.assert_close(model(x), quantised(x), rtol=1e-5, atol=1e-5)
+
+
 def test_projections_share_codes():
     """Each layer quantises its input; of the same input that happens once, and the products are one kernel."""
     pytest.importorskip("torchao")

@@ -132,3 +132,17 @@ def test_a_condition_on_the_quotient_of_two_dims(condition):
     model = disc.compile(Quotient(), (torch.ones(12), torch.ones(8)), dynamic_shapes=shapes)
     for m, n in ((12, 8), (12, 4), (7, 7), (3, 50), (1, 1)):
         torch.testing.assert_close(model(torch.ones(m), torch.ones(n)), Quotient()(torch.ones(m), torch.ones(n)))
+
+
+class Single(torch.nn.Module):
+    def forward(self, x):
+        return x * 2 if x.shape[0] == 1 else x + 1
+
+
+def test_an_example_of_one():
+    """The side that the example takes is not the only one."""
+    rows = ({0: Dim("rows", max=64)},)
+    model = disc.compile(Single(), (torch.zeros(1, 3),), dynamic_shapes=rows)
+    for n in (1, 2, 64):
+        x = torch.randn(n, 3)
+        torch.testing.assert_close(model(x), Single()(x))
