@@ -94,7 +94,7 @@ def text() -> str:
         _table("parameters", ["w", F32, 1, "shape_w", 1, 0]),
         _table(
             "disc_model_info",
-            [8, 1, "inputs", 2, "outputs", 1, "symbols", 1, "guards", 1, "parameters", 0, 0, 0, 0, 0, 0, 0, 0, 0],
+            [9, 1, "inputs", 2, "outputs", 1, "symbols", 1, "guards", 1, "parameters", 0, 0, 0, 0, 0, 0, 0, 0, 0],
             linkage="external",
         ),
     ]
