@@ -426,8 +426,8 @@ def _traced_by_dims(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_sha
         with symbolic_config.patch(backed_size_oblivious=True), _recorded(guards):  # type: ignore[attr-defined]
             return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
     except Exception as error:
-        if (program := _by_larger(module, args, kwargs, dynamic_shapes)) is not None:
-            return program
+        if (of_larger := _by_larger(module, args, kwargs, dynamic_shapes)) is not None:
+            return of_larger
         # What says least is nearest to what the user can do about it.
         if str(refused).count(_SATISFY) <= str(error).count(_SATISFY) or _VIOLATED not in str(error):
             raise _refusal(refused, first) from refused
@@ -444,7 +444,7 @@ def _by_larger(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes: 
             with symbolic_config.patch(backed_size_oblivious=oblivious), _recorded(guards):  # type: ignore[attr-defined]
                 program = torch.export.export(module, mine, named, dynamic_shapes=dynamic_shapes)
         except Exception as error:
-            log.debug("a larger example is refused: %s", str(error).partition("\n")[0])
+            log.debug("a larger example does not help: %s", str(error).partition("\n")[0])
             continue
         program._example_inputs = (tuple(args), dict(kwargs or {}))
         if not any(guard.number for guard in guards) and enlarged_examples.serves(program, args, kwargs, specs):
