@@ -304,11 +304,19 @@ def _devices_of(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | Non
     return [*devices, *(x.device for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor))]
 
 
+_CHIPS = {8: "sm_80", 9: "sm_90"}
+"""The chip whose code runs on all NVIDIA GPUs of a generation, by the first number of their compute capability."""
+
+
 def target_of(device: torch.device) -> str:
-    """The target whose tensors lie on a device of torch's."""
-    if device.type == "cuda":
-        return "rocm" if torch.version.hip else "cuda"
-    return "cpu"
+    """The target whose tensors lie on a device of torch's: of NVIDIA's GPUs only the chip of this one's generation."""
+    if device.type != "cuda":
+        return "cpu"
+    if torch.version.hip:
+        return "rocm"
+    # Tensors without numbers may be on a GPU that is not there.
+    chip = _CHIPS.get(torch.cuda.get_device_capability(device)[0]) if torch.cuda.is_available() else None
+    return "cuda" if chip is None else f"cuda:{chip}"
 
 
 def steps(compilation: Compilation) -> int:

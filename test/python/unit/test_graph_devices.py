@@ -1,7 +1,9 @@
 """The device that the code of a graph is for, and what cannot be compiled for it."""
 
+import pytest
 import torch
 
+from disc.compiler import target_of
 from disc.frontend import device_of, reason_against
 
 
@@ -16,3 +18,14 @@ def test_operations_of_another_device():
     assert reason_against(add, torch.device("cuda", 0)) == "a tensor is on cpu"
     y.meta["val"] = torch.empty(2, device="meta")
     assert reason_against(add) == "a tensor is on meta"
+
+
+@pytest.mark.parametrize(
+    "capability, target", [((8, 6), "cuda:sm_80"), ((9, 0), "cuda:sm_90"), ((12, 0), "cuda"), ((7, 5), "cuda")]
+)
+def test_code_for_the_generation_of_a_gpu(capability, target, monkeypatch):
+    monkeypatch.setattr(torch.version, "hip", None, raising=False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    assert target_of(torch.device("cuda", 1)) == target
+    assert target_of(torch.device("cpu")) == "cpu"
