@@ -60,8 +60,8 @@ struct Cuda {
   DriverResult (*addCopy)(void **node, void *graph, void *const *after, size_t count, const void *params,
                           void *context);
   DriverResult (*setCopy)(void *executable, void *node, const void *params, void *context);
-  DriverResult (*launch)(const LaunchConfig *config, void *function, void **args, void **extra);
-  DriverResult (*addEdges)(void *graph, void *const *from, void *const *to, const EdgeData *data, size_t count);
+  DriverResult (*launch)(const void *config, void *function, void **args, void **extra);
+  DriverResult (*addEdges)(void *graph, void *const *from, void *const *to, const void *data, size_t count);
   Driver table;
 };
 } // namespace
