@@ -343,6 +343,7 @@ def compile_training(
     Raises:
         GradientError: the loss is no floating-point number, or something in the model has no gradient.
         CompileError: as :func:`disc.compile`.
+        ValueError: parameters are on a GPU; training steps are for CPUs.
     """
     options = _cpu(check_options(options))
     if isinstance(module, torch.nn.Module):

@@ -33,6 +33,7 @@ RecordedCall &RecordedCalls::find(const DLTensor *const *inputs, int64_t count) 
   for (const std::unique_ptr<RecordedCall> &call : calls) {
     if (call->hash == hash && call->extents == extents) {
       call->used = clock;
+      call->moves = false;
       numNew = 0;
       return *(latest = call.get());
     }
@@ -77,13 +78,14 @@ bool RecordedCalls::isWorth(const RecordedCall &call) const {
 
 /// Calls `use` with a launch that has its arguments' places.
 template <typename Use>
-static Status withPlaces(int64_t kernel, void *const *args, int64_t count, int64_t blocks, Use use) {
+static Status withPlaces(int64_t kernel, void *const *args, int64_t count, int64_t blocks, bool isBehindKernel,
+                         Use use) {
   void *few[32];
   std::vector<void *> many(size_t(count) > std::size(few) ? size_t(count) : 0);
   void **places = many.empty() ? few : many.data();
   for (int64_t i = 0; i < count; ++i)
     places[i] = const_cast<void **>(&args[i]);
-  return use(DeviceLaunch{kernel, places, count, blocks});
+  return use(DeviceLaunch{kernel, places, count, blocks, isBehindKernel});
 }
 
 static bool isAlike(const DeviceProduct &a, const DeviceProduct &b) {
@@ -101,17 +103,24 @@ Status CallStream::named(int64_t kernel, Status status) const {
   return Status(status.code(), kernelText(info, kernel) + ": " + status.error().message);
 }
 
+Status CallStream::launchNow(int64_t kernel, void *const *args, int64_t count, int64_t blocks) {
+  // The first kernel of a call is behind what others have put into the stream: it may change weights.
+  bool isBehind = std::exchange(isBehindKernel, true);
+  return named(kernel, withPlaces(kernel, args, count, blocks, isBehind,
+                                  [&](const DeviceLaunch &launch) { return device->launch(*module, launch, stream); }));
+}
+
 Status CallStream::issue(const DeviceStep &step) {
   bool done = true;
   Status status;
   switch (step.kind) {
   case DeviceStep::Launch:
-    status = withPlaces(step.kernel, call->args.data() + step.first, step.count, step.blocks,
-                        [&](const DeviceLaunch &launch) { return device->launch(*module, launch, stream); });
-    break;
+    return launchNow(step.kernel, call->args.data() + step.first, step.count, step.blocks);
   case DeviceStep::Copy:
+    isBehindKernel = false;
     return device->copy(step.memory, step.from, step.bytes, stream);
   case DeviceStep::Product:
+    isBehindKernel = false;
     status = device->multiply(
         step.product, [&](size_t bytes) { return bytes <= step.bytes ? step.memory : nullptr; }, stream, done);
     break;
@@ -127,6 +136,7 @@ Status CallStream::place(const DeviceStep &step, DeviceGraph &graph) {
   switch (step.kind) {
   case DeviceStep::Launch:
     return withPlaces(step.kernel, call->args.data() + step.first, step.count, step.blocks,
+                      /*isBehindKernel=*/false, // which a graph knows
                       [&](const DeviceLaunch &launch) { return graph.put(step.node, *module, launch); });
   case DeviceStep::Copy:
     return graph.put(step.node, step.memory, step.from, step.bytes);
@@ -178,7 +188,7 @@ Status CallStream::flush(int64_t failures) {
   isKept = false;
   memory->deferred = nullptr;
   size_t count = call->graph ? position : call->steps.size();
-  if (call->graph && call->moves && call->replays == 0)
+  if (call->graph && call->moves)
     known->moved(/*fits=*/false);
   call->graph.reset();
   call->failures += failures;
@@ -231,8 +241,7 @@ Status CallStream::launch(int64_t kernel, void *const *args, int64_t count, int6
   }
   if (!failed.ok())
     return std::move(failed);
-  return named(kernel, withPlaces(kernel, args, count, blocks,
-                                  [&](const DeviceLaunch &launch) { return device->launch(*module, launch, stream); }));
+  return launchNow(kernel, args, count, blocks);
 }
 
 Status CallStream::copy(void *to, const void *from, size_t bytes) {
@@ -253,7 +262,10 @@ Status CallStream::copy(void *to, const void *from, size_t bytes) {
       return Status();
     }
   }
-  return failed.ok() ? device->copy(to, from, bytes, stream) : std::move(failed);
+  if (!failed.ok())
+    return std::move(failed);
+  isBehindKernel = false;
+  return device->copy(to, from, bytes, stream);
 }
 
 Status CallStream::multiply(const DeviceProduct &product, const ProductMemory &own, bool &done) {
@@ -292,7 +304,9 @@ Status CallStream::multiply(const DeviceProduct &product, const ProductMemory &o
   }
   if (!failed.ok())
     return std::move(failed);
-  return named(kernel, device->multiply(product, own, stream, done));
+  Status status = named(kernel, device->multiply(product, own, stream, done));
+  isBehindKernel &= !done;
+  return status;
 }
 
 /// A graph of the steps that were kept.
@@ -349,7 +363,7 @@ Status CallStream::end() {
     return flush(1);
   isKept = false;
   memory->deferred = nullptr;
-  if (!isNew && call->moves && call->replays == 0)
+  if (!isNew && call->moves)
     known->moved(/*fits=*/true);
   call->replays += !isNew;
   return Status();

@@ -56,7 +56,7 @@ struct RecordedCall {
   int64_t calls = 0;    ///< That ran without a graph...
   int64_t failures = 0; ///< ...where there could have been one.
   int64_t replays = 0;  ///< Launches of the graph.
-  bool moves = false;   ///< The graph is for the next call with new extents, too.
+  bool moves = false;   ///< The graph is for the next call with new extents, unless these occur again.
 
   std::unique_ptr<DeviceGraph> graph; ///< Null, or one that does `steps`.
   std::vector<DeviceStep> steps;
@@ -127,6 +127,7 @@ private:
   Status make();
   Status change();
   /// Into the stream, or into the call's graph.
+  Status launchNow(int64_t kernel, void *const *args, int64_t count, int64_t blocks);
   Status issue(const DeviceStep &step);
   Status place(const DeviceStep &step, DeviceGraph &graph);
   /// The graph's next step if it is of this kind.
@@ -143,6 +144,7 @@ private:
   DeviceMemory *memory = nullptr;
   RecordedCalls *known = nullptr;
   RecordedCall *call = nullptr; ///< Null: there will be no graph.
+  bool isBehindKernel = false;  ///< The last thing that the call put into the stream is a kernel.
   bool isKept = false;          ///< Work is not put into the stream yet.
   size_t position = 0;          ///< In the steps of a graph.
   Status failed;                ///< What nobody could be told yet.

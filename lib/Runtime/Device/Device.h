@@ -70,6 +70,8 @@ struct DeviceLaunch {
   void *const *args; ///< For each argument, where its 8 bytes are: a buffer's address or a symbol's value.
   int64_t count;     ///< Of arguments.
   int64_t blocks;    ///< More than 0.
+  /// Of a launch into a stream: the last thing there is a kernel of the same call.
+  bool isBehindKernel = false;
 };
 
 /// Extents and strides as disc_rt_device_matmul takes them.

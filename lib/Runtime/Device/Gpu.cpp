@@ -300,7 +300,7 @@ Status GpuDevice::doLaunch(DeviceModule &module, const DeviceLaunch &launch, Str
   KernelNode node;
   if (Status status = find(module, launch, node); !status.ok())
     return status;
-  if (node.isEarly && driver.launchEarly)
+  if (node.isEarly && launch.isBehindKernel && driver.launchEarly)
     return check(driver.launchEarly(node, stream), "a launch");
   return check(
       driver.launch(node.function, node.blocks, 1, 1, node.threads, 1, 1, node.sharedBytes, stream, node.args, nullptr),

@@ -2,9 +2,13 @@
 
 import pytest
 import torch
+from torch._subclasses import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+import disc
 from disc.compiler import target_of
-from disc.frontend import device_of, reason_against
+from disc.frontend import device_of, graph_program, import_functional, reason_against
 
 
 def test_operations_of_another_device():
@@ -29,3 +33,24 @@ def test_code_for_the_generation_of_a_gpu(capability, target, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     assert target_of(torch.device("cuda", 1)) == target
     assert target_of(torch.device("cpu")) == "cpu"
+
+
+def test_training_steps_are_for_cpus():
+    with FakeTensorMode():  # which has GPUs everywhere
+        module = torch.nn.ParameterDict({"scale": torch.nn.Parameter(torch.empty(3, device="cuda:1"))})
+        optimizer = torch.optim.SGD(module.parameters(), 0.1)
+        with pytest.raises(ValueError, match="are compiled for CPUs, and parameter 'scale' is on cuda:1"):
+            disc.compile_training(module, optimizer, (torch.empty(3, device="cuda:1"),))
+
+
+def test_batch_norm_of_a_gpu():
+    """PyTorch says there that results which nobody uses are statistics, and not empty."""
+
+    def norm(x, *statistics):
+        return torch.ops.aten._native_batch_norm_legit_no_training(x, *statistics, 0.1, 1e-5)[0]
+
+    with FakeTensorMode(shape_env=ShapeEnv()):
+        x, *statistics = (torch.empty(shape, device="cuda:0") for shape in ((2, 8, 4), *[(8,)] * 4))
+        graph = make_fx(norm)(x, *statistics)
+    program, _ = graph_program(graph, {})
+    assert "math.rsqrt" in (text := import_functional(program).text) or "math.sqrt" in text
