@@ -33,7 +33,8 @@ def Plan_Dialect : Dialect {
     On a `disc_tensor.composite`, `disc_plan.claims` lists the back ends that can compile it, `disc_plan.refusals` why
     others do not, `disc_plan.owner` is the claim that was chosen, and `disc_plan.group` the number of its region.
 
-    (P18) these attributes have the types `claim` and `refusal` (lists), `claim` and i64.
+    (P18) these attributes have the types `claim` and `refusal` (lists), `claim` and i64; numbers of matches and
+    groups are from 0 to 2^32 - 1.
   }];
   let useDefaultAttributePrinterParser = 1;
   let hasOperationAttrVerify = 1;

@@ -65,13 +65,23 @@ static LogicalResult verifyClaims(Operation *op, NamedAttribute attr) {
     auto list = dyn_cast<ArrayAttr>(attr.getValue());
     return list && llvm::all_of(list, isElement);
   };
+  // Keys of maps, whose own marks are the ends of the range of i64.
+  auto isNumber = [](int64_t number) { return number >= 0 && llvm::isUInt<32>(number); };
+  auto isClaim = [&](Attribute value) {
+    auto claim = dyn_cast<ClaimAttr>(value);
+    return claim && isNumber(claim.getMatch());
+  };
+  auto isGroup = [&](Attribute value) {
+    auto group = dyn_cast<IntegerAttr>(value);
+    return group && group.getType().isInteger(64) && isNumber(group.getInt());
+  };
   StringRef name = attr.getName();
-  bool ok = name == PlanDialect::getClaimsAttrName()     ? isListOf(llvm::IsaPred<ClaimAttr>)
+  bool ok = name == PlanDialect::getClaimsAttrName()     ? isListOf(isClaim)
             : name == PlanDialect::getRefusalsAttrName() ? isListOf(llvm::IsaPred<RefusalAttr>)
-            : name == PlanDialect::getOwnerAttrName()    ? isa<ClaimAttr>(attr.getValue())
-            : name == PlanDialect::getGroupAttrName()    ? isa<IntegerAttr>(attr.getValue())
+            : name == PlanDialect::getOwnerAttrName()    ? isClaim(attr.getValue())
+            : name == PlanDialect::getGroupAttrName()    ? isGroup(attr.getValue())
                                                          : true;
-  return ok ? success() : op->emitOpError() << "'" << name << "' has the wrong type (P18)";
+  return ok ? success() : op->emitOpError() << "'" << name << "' has the wrong type or number (P18)";
 }
 
 LogicalResult PlanDialect::verifyOperationAttribute(Operation *op, NamedAttribute attr) {

@@ -482,15 +482,19 @@ LogicalResult KernelEmulation::lower(Operation &op) {
       return arith::SelectOp::create(b, op.getLoc(), isTiny, zero, v);
     };
     auto power = [&](Value v) -> Value { return call(op.getLoc(), "disc_rt_emulate_power", b.getF32Type(), v); };
+    auto args = intrinsic.getArgs();
+    auto isF32 = [](Type type) { return type.isF32(); };
+    if (op.getNumResults() != 1 || !llvm::all_of(op.getResultTypes(), isF32) || !llvm::all_of(args.getTypes(), isF32))
+      return op.emitOpError() << name << " can't be emulated";
     Value result;
-    if (name == "llvm.nvvm.ex2.approx")
-      result = power(op.getOperand(0));
-    else if (name == "llvm.nvvm.ex2.approx.ftz")
-      result = flush(power(flush(op.getOperand(0))));
-    else if (name == "llvm.nvvm.div.full")
-      result = arith::DivFOp::create(b, op.getLoc(), op.getOperand(0), op.getOperand(1));
-    else if (name == "llvm.nvvm.rcp.approx.ftz.f")
-      result = flush(arith::DivFOp::create(b, op.getLoc(), constant(1.0f), flush(op.getOperand(0))));
+    if (name == "llvm.nvvm.ex2.approx" && args.size() == 1)
+      result = power(args[0]);
+    else if (name == "llvm.nvvm.ex2.approx.ftz" && args.size() == 1)
+      result = flush(power(flush(args[0])));
+    else if (name == "llvm.nvvm.div.full" && args.size() == 2)
+      result = arith::DivFOp::create(b, op.getLoc(), args[0], args[1]);
+    else if (name == "llvm.nvvm.rcp.approx.ftz.f" && args.size() == 1)
+      result = flush(arith::DivFOp::create(b, op.getLoc(), constant(1.0f), flush(args[0])));
     else
       return op.emitOpError() << name << " can't be emulated";
     return op.getResult(0).replaceAllUsesWith(result), op.erase(), success();

@@ -140,8 +140,6 @@ struct Emission {
       types.append(texts.size(), b.getI64Type());
       writes += "1" + std::string(texts.size(), 's');
     }
-    if (!isDeviceSchedule(kernel.getScheduleAttr()))
-      return kernel.emitError("a kernel of a device needs 'threads' in its schedule");
     auto threads = kernel.getScheduleAttr().getAs<IntegerAttr>("threads");
 
     b.setInsertionPointToEnd(device.getBody());
@@ -233,6 +231,8 @@ struct Emission {
   FailureOr<DeviceKernelOp>
   addSchedules(KernelFuncOp kernel,
                function_ref<FailureOr<DeviceKernelOp>(const KernelVariant &, const Twine &)> emit) {
+    if (!isDeviceSchedule(kernel.getScheduleAttr()))
+      return kernel.emitError("a kernel of a device needs 'threads' in its schedule");
     FailureOr<SmallVector<KernelVariant>> variants = kernelVariants(kernel, shapes);
     if (failed(variants))
       return failure();
@@ -275,8 +275,6 @@ struct Emission {
     FailureOr<DeviceKernelOp> whole; // what combines parts does not depend on how they are made
     return addSchedules(kernel, [&](const KernelVariant &variant, const Twine &name) -> FailureOr<DeviceKernelOp> {
       DictionaryAttr schedule = variant.schedule;
-      if (!isDeviceSchedule(schedule))
-        return kernel.emitError("a kernel of a device needs 'threads' in its schedule");
       auto setTasks = [&](const SymExpr &tasks) { kernel.setTasksAttr(ExprAttr::get(b.getContext(), tasks)); };
       auto emitter = [&](bool inParts) {
         return [&, inParts](DeviceKernel &k) {
@@ -317,7 +315,7 @@ struct Emission {
   }
 
   FailureOr<DeviceKernelOp> addLoop(KernelFuncOp kernel) {
-    if (kernel.getScheduleAttr() && kernel.getScheduleAttr().contains("points")) {
+    if (isDeviceSchedule(kernel.getScheduleAttr()) && kernel.getScheduleAttr().contains("points")) {
       KernelAccess access = loopAccess(kernel, shapes);
       SmallVector<SymExpr> domain = shapes.dims(kernel.getYield().getValues().front());
       // A block for each tile.

@@ -64,3 +64,15 @@ gpu.module @kernels {
   }
 }
 disc_rt.device_kernel @k threads 32 writes "s1"
+
+// -----
+
+gpu.module @kernels {
+  gpu.func @k(%x: f32, %r: !llvm.ptr<1>) kernel {
+    // expected-error @+1 {{llvm.nvvm.div.full can't be emulated}}
+    %v = llvm.call_intrinsic "llvm.nvvm.div.full"(%x) : (f32) -> f32
+    llvm.store %v, %r : f32, !llvm.ptr<1>
+    gpu.return
+  }
+}
+disc_rt.device_kernel @k threads 32 writes "s1"

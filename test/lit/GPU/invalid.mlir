@@ -10,6 +10,26 @@ disc_plan.kernel_func loop @threads attributes {symbols = [], arg_dims = [#disc_
 
 // -----
 
+// expected-error @+1 {{a kernel of a device needs 'threads' in its schedule}}
+disc_plan.kernel_func contraction @no_schedule attributes {symbols = [], arg_dims = [#disc_shape.dims<[4, 8]>, #disc_shape.dims<[8, 4]>],
+    layouts = [#disc_plan.layout<<0>, <[8, 1]>>, #disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[4, 1]>>]} {
+^bb0(%x: tensor<4x8xf32>, %w: tensor<8x4xf32>):
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<4x4xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>],
+      iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x, %w : tensor<4x8xf32>, tensor<8x4xf32>) outs(%f : tensor<4x4xf32>) {
+  ^bb0(%l: f32, %r: f32, %o: f32):
+    %p = arith.mulf %l, %r : f32
+    %a = arith.addf %o, %p : f32
+    linalg.yield %a : f32
+  } -> tensor<4x4xf32>
+  disc_plan.yield %c : tensor<4x4xf32>
+}
+
+// -----
+
 // expected-error @+1 {{pack kernels are none of a device's}}
 disc_plan.kernel_func pack @pack attributes {symbols = [], arg_dims = [#disc_shape.dims<[16, 16]>],
     layouts = [#disc_plan.layout<<0>, <[16, 1]>>, #disc_plan.layout<<0>, <[256, 16, 1]>>], schedule = {threads = 256 : i64}} {

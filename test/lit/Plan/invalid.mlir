@@ -578,5 +578,15 @@ func.func @p17(%x: tensor<4xf32>) {
 
 // -----
 
-// expected-error @+1 {{'disc_plan.owner' has the wrong type (P18)}}
+// expected-error @+1 {{'disc_plan.owner' has the wrong type or number (P18)}}
 func.func private @p18() attributes {disc_plan.owner = "a"}
+
+// -----
+
+// expected-error @+1 {{'disc_plan.group' has the wrong type or number (P18)}}
+func.func private @p18_group() attributes {disc_plan.group = 9223372036854775807}
+
+// -----
+
+// expected-error @+1 {{'disc_plan.claims' has the wrong type or number (P18)}}
+func.func private @p18_match() attributes {disc_plan.claims = [#disc_plan.claim<"a", "exp", -1>]}
