@@ -97,6 +97,12 @@ static bool crashesMlir(llvm::StringRef code) {
         return llvm::any_of(entries, [](llvm::StringRef entry) { return !entry.trim().starts_with("\""); });
       }))
     return true;
+  // Named operations of linalg cast whatever `<...>` has behind their name to a dictionary.
+  if (anyAfter("linalg.", [](llvm::StringRef rest) {
+        rest = rest.drop_while([](char c) { return c == '_' || std::isalnum(static_cast<unsigned char>(c)); }).ltrim();
+        return rest.consume_front("<") && !rest.ltrim().starts_with("{");
+      }))
+    return true;
   // llvm.mlir.addressof reads the global's `addr_space` before the global is verified.
   return anyAfter("addr_space", [](llvm::StringRef rest) {
     return !rest.consume_front("=") || rest.ltrim().empty() ||
