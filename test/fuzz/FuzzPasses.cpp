@@ -103,6 +103,12 @@ static bool crashesMlir(llvm::StringRef code) {
         return rest.consume_front("<") && !rest.ltrim().starts_with("{");
       }))
     return true;
+  // The parsers of llvm.extractvalue and llvm.insertvalue take a number of a struct's field for granted.
+  for (llvm::StringRef word : {"llvm.extractvalue", "llvm.insertvalue"})
+    if (anyAfter(word, [](llvm::StringRef rest) {
+          return rest.split('[').second.take_until([](char c) { return c == ']'; }).size() > 2;
+        }))
+      return true;
   // llvm.mlir.addressof reads the global's `addr_space` before the global is verified.
   return anyAfter("addr_space", [](llvm::StringRef rest) {
     return !rest.consume_front("=") || rest.ltrim().empty() ||

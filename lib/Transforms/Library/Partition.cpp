@@ -80,8 +80,11 @@ struct Partition : disc::impl::PartitionBase<Partition> {
       for (Block *block : hostBlocks(func)) {
         llvm::MapVector<int64_t, SmallVector<CompositeOp>> groups;
         for (auto op : block->getOps<CompositeOp>())
-          if (auto group = op->getAttrOfType<IntegerAttr>(PlanDialect::getGroupAttrName()))
+          if (auto group = op->getAttrOfType<IntegerAttr>(PlanDialect::getGroupAttrName())) {
+            if (!op->hasAttr(PlanDialect::getOwnerAttrName()))
+              return op.emitError("is in a group, but has no owner"), signalPassFailure();
             groups[group.getInt()].push_back(op);
+          }
         for (auto &[id, members] : groups)
           makeRegion(id, members, shapes);
         if (!groups.empty())

@@ -46,6 +46,7 @@ from .recurrent import kept_whole
 from .recursion import kept_recursion
 from .rewriting.conditions import narrowing_hints
 from .rewriting.convert import rewritten
+from .rewriting.graph import without_left_hooks
 from .rewriting.hooks import ASKED, NeedsRewriting, guarded, needs_rewriting
 from .rewriting.recursion import Recursive, endless
 from .script_operators import numbers_in_python
@@ -154,7 +155,7 @@ def _export(
 
         def traced() -> ExportedProgram:
             with part("torch.export"):
-                with user_frames():
+                with user_frames(), without_left_hooks():
                     tracing.second = False
                     program = _traced(module, args, kwargs, dynamic_shapes)
                     if tracing.takes_numbers:

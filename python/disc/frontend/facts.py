@@ -11,7 +11,7 @@ from typing import Any
 import sympy
 import torch
 
-from ..torch_compat.symbols import RuntimeAssert, ShapeEnv, ValueRanges, bound_sympy, try_solve
+from ..torch_compat.symbols import RuntimeAssert, ShapeEnv, ValueRanges, bound_sympy, count_change, try_solve
 from ..torch_compat.tracing import detect_fake_mode
 from .proving import declared_ranges
 
@@ -64,8 +64,7 @@ def is_of_inputs(guard: Any) -> bool:
 
 def forget_answers(env: ShapeEnv) -> None:
     """Has torch evaluate conditions anew: it remembers what it has evaluated."""
-    env._version_counter += 1
-    env._replacements_version_counter += 1
+    count_change(env)
     env._resimplify_floor_div_axioms = True
     answers: Any = ShapeEnv._inner_evaluate_expr
     answers.cache_clear()

@@ -7,7 +7,7 @@ model's code calls them or the graph of an exported program that is traced again
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import sympy
@@ -310,6 +310,8 @@ def flattened(*, subgraphs: bool = False) -> Iterator[None]:
         {
             # Without Dynamo in between, which knows less of Python than tracing does.
             patches.COMPILE_BODY: instead(lambda function, args: function(*args)),
+            patches.COMPILE: instead(lambda function=None, **_: function or (lambda decorated: decorated)),
+            patches.COMPILE_CONTEXT: instead(nullcontext),
             patches.ASSOCIATIVE_SCAN: instead(generic_associative_scan),
             **{patches.HIGHER_ORDER[name]: _method(function) for name, function in functions.items()},
         }

@@ -19,7 +19,7 @@ import torch
 from ..torch_compat import patches
 from ..torch_compat.operators import OpOverload
 from ..torch_compat.patching import replaced
-from ..torch_compat.symbols import ShapeEnv, SymNode, free_unbacked_symbols
+from ..torch_compat.symbols import ShapeEnv, SymNode, free_unbacked_symbols, hint_of
 from ..torch_compat.tracing import proxy_tensor
 
 _CONVOLUTIONS = (
@@ -129,7 +129,7 @@ def _of_layout(env: ShapeEnv, condition: Any) -> bool:
         return False
     factor, _ = (condition.lhs - condition.rhs).as_content_primitive()
     general = isinstance(condition, sympy.Ne)
-    return factor == condition.rhs and env.guarding_hint_or_throw(condition) == general
+    return factor == condition.rhs and hint_of(env, condition) == general
 
 
 def _plain(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

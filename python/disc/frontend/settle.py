@@ -21,7 +21,7 @@ from torch.fx import Graph, Node
 from ..torch_compat import patches
 from ..torch_compat.patching import replaced
 from ..torch_compat.symbols import torch_sympy
-from ..torch_compat.tracing import proxy_tensor
+from ..torch_compat.tracing import EXTREMES_OF_MANY
 from . import markers
 
 _BEGINS = (markers.branch_begin, markers.loop_begin, markers.procedure_begin)
@@ -52,11 +52,25 @@ def _product(*numbers: Any) -> Any:
     return functools.reduce(operator.mul, numbers)
 
 
+def _largest(*numbers: Any) -> Any:
+    return functools.reduce(torch.sym_max, numbers)
+
+
+def _smallest(*numbers: Any) -> Any:
+    return functools.reduce(torch.sym_min, numbers)
+
+
 # What is made of more than two numbers. Torch's own verifier does not know these functions.
 _MANY: dict[Any, Callable[..., Any]] = {
-    proxy_tensor._nary_sym_max: torch.sym_max,
-    proxy_tensor._nary_sym_min: torch.sym_min,
+    **EXTREMES_OF_MANY,
+    _largest: torch.sym_max,
+    _smallest: torch.sym_min,
     _product: operator.mul,
+}
+_HANDLERS: dict[Any, Callable[..., Any]] = {
+    sympy.Mul: _product,
+    **dict.fromkeys((sympy.Max, torch_sympy.Max), _largest),
+    **dict.fromkeys((sympy.Min, torch_sympy.Min), _smallest),
 }
 
 
@@ -64,14 +78,14 @@ _MANY: dict[Any, Callable[..., Any]] = {
 def allowing_many() -> Iterator[None]:
     """While it is active, programs may have extremes and products of many numbers; :func:`settle` makes pairs of them.
 
-    Torch makes a product of three numbers by a function of two, and fails.
+    Torch makes a product of three numbers by a function of two, and fails. Before 2.13 it has nothing for extremes.
     """
 
     def allowed(original: Any, verifier: Any) -> tuple[type, ...]:
         return (*original(verifier), types.FunctionType)
 
     def handlers(original: Any) -> dict[Any, Callable[..., Any]]:
-        return {**original(), sympy.Mul: _product}
+        return {**original(), **_HANDLERS}
 
     with replaced({patches.ALLOWED_OPERATIONS: allowed, patches.SYMPY_HANDLERS: handlers}):
         yield

@@ -7,6 +7,7 @@ each place with the installed PyTorch.
 from __future__ import annotations
 
 from .patching import CodePatch, ItemPatch, Patch
+from .versions import MINOR
 
 _SHAPE_ENV = "torch.fx.experimental.symbolic_shapes:ShapeEnv"
 _FAKE = "torch._subclasses.fake_impls"
@@ -238,7 +239,8 @@ HIGHER_ORDER = {
     name: Patch(f"torch:ops.higher_order.{name}.__class__.__call__", _HIGHER_ORDER, parameters)
     for name, parameters in {
         "cond": "(self, pred, true_fn, false_fn, operands)",
-        "while_loop": "(self, cond_fn, body_fn, carried_inputs, additional_inputs, mutated_arg_indices)",
+        "while_loop": "(self, cond_fn, body_fn, carried_inputs, additional_inputs"
+        + (", mutated_arg_indices)" if MINOR >= 13 else ")"),
         "while_loop_stack_output": "(self, cond_fn, body_fn, carried_inputs, additional_inputs)",
         "scan": "(self, combine_fn, init, xs, additional_inputs)",
         "map_impl": "(self, args, kwargs)",
@@ -253,6 +255,12 @@ COMPILE_BODY = Patch(
     "Bodies of control flow operators are called directly. Without it Dynamo traces them, which supports less of"
     " Python.",
     "(fn, args, kwargs)",
+    minors=range(12, 100),
+)
+# Torch 2.11 has no such function: the operators call torch.compile, in a context of which the bodies see nothing.
+COMPILE = Patch("torch:compile", COMPILE_BODY.purpose, None, minors=range(12))
+COMPILE_CONTEXT = Patch(
+    "torch._higher_order_ops.utils:setup_compilation_env", COMPILE_BODY.purpose, "()", minors=range(12)
 )
 ASSOCIATIVE_SCAN = Patch(
     "torch._higher_order_ops.associative_scan:generic_associative_scan",
@@ -402,11 +410,11 @@ PROFILED_END = Patch(
 
 
 def patches() -> list[Patch]:
-    """All of the above."""
+    """All of the above that the installed PyTorch needs."""
     found: list[Patch] = []
     for value in globals().values():
         values = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else [value]
-        found += [x for x in values if isinstance(x, Patch)]
+        found += [x for x in values if isinstance(x, Patch) and x.is_needed]
     return found
 
 

@@ -8,6 +8,7 @@ that enters until the last one leaves. Then the place is as it was.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
 import inspect
@@ -19,6 +20,8 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+
+from .versions import MINOR
 
 Replacement = Callable[..., Any]
 """Called instead of the original function, with that function as an additional first argument."""
@@ -205,12 +208,19 @@ class Patch:
     ``parameters``: the signature that the replacements rely on, as ``str(inspect.signature)`` gives it without
     annotations and defaults; None for a function written in C.
     ``default``: the place of the function that is called if the attribute is absent.
+    ``minors``: the minor versions of PyTorch 2 that need the replacement; others are left as they are.
     """
 
     place: str
     purpose: str
     parameters: str | None
     default: str | None = None
+    minors: range = range(100)
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the installed PyTorch needs the replacement."""
+        return MINOR in self.minors
 
     @property
     def name(self) -> str:
@@ -247,7 +257,7 @@ class ItemPatch(Patch):
 
     def at(self, key: Any) -> ItemPatch:
         """The patch of the item with a key."""
-        return ItemPatch(self.place, self.purpose, self.parameters, self.default, key)
+        return dataclasses.replace(self, key=key)
 
     def items(self) -> dict[Any, Any]:
         """The dictionary. Raises ImportError or AttributeError if it does not exist."""
@@ -276,6 +286,8 @@ def replaced(replacements: Mapping[Patch, Replacement]) -> Iterator[None]:
     try:
         try:
             for patch, replacement in replacements.items():
+                if not patch.is_needed:
+                    continue
                 with _lock:
                     place = patch.find()
                     dispatch = _dispatch_in(place) or _Dispatch(place)

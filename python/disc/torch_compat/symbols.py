@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 # What a user wrote for a dim without a name: Dim.AUTO, Dim.DYNAMIC and Dim.STATIC are of this class.
 from torch.export.dynamic_shapes import _DimHint as DimHint
 from torch.export.dynamic_shapes import _DimHintType as DimHintType
@@ -79,9 +81,11 @@ __all__ = [
     "SymNode",
     "ValueRanges",
     "bound_sympy",
+    "count_change",
     "free_symbols",
     "free_unbacked_symbols",
     "guards_as_code",
+    "hint_of",
     "int_oo",
     "statically_known_true",
     "symbolic_config",
@@ -89,3 +93,17 @@ __all__ = [
     "torch_sympy",
     "try_solve",
 ]
+
+
+def hint_of(env: ShapeEnv, expr: Any) -> Any:
+    """The value of an expression of sizes, or of a condition on them, at the sizes of the example."""
+    if hasattr(env, "guarding_hint_or_throw"):
+        return env.guarding_hint_or_throw(expr)
+    return bool(env.size_hint(expr)) if expr.is_Boolean or expr.is_Relational else env.size_hint(expr)  # torch 2.11
+
+
+def count_change(env: ShapeEnv) -> None:
+    """Has torch forget what it concluded from its facts about sizes: they have changed."""
+    for counter in ("_version_counter", "_replacements_version_counter"):
+        if hasattr(env, counter):  # torch 2.11 has the first one only
+            setattr(env, counter, getattr(env, counter) + 1)

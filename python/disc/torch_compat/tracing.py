@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 # Disables __torch_function__: for what is asked of a tensor while a model's own calls are recorded.
 from torch._C import DisableTorchFunction as DisableTorchFunction
 
@@ -31,8 +33,7 @@ from torch._subclasses.fake_tensor import UnsupportedOperatorException as Unsupp
 from torch._subclasses.fake_tensor import unset_fake_temporarily as unset_fake_temporarily
 from torch._subclasses.functional_tensor import FunctionalTensorMode as FunctionalTensorMode
 
-# proxy_call: its frame says which operator's fake kernel is running. _nary_sym_max and _nary_sym_min: functions that
-# traced graphs call.
+# proxy_call: its frame says which operator's fake kernel is running.
 from torch.fx.experimental import proxy_tensor as proxy_tensor
 
 # Runs code without recording it.
@@ -55,6 +56,7 @@ from torch.fx.passes.shape_prop import _extract_tensor_metadata as tensor_metada
 from torch.utils._python_dispatch import _disable_current_modes as disable_current_modes
 
 __all__ = [
+    "EXTREMES_OF_MANY",
     "DataDependentOutputException",
     "DisableTorchFunction",
     "EffectType",
@@ -77,3 +79,10 @@ __all__ = [
     "to_functional",
     "unset_fake_temporarily",
 ]
+
+EXTREMES_OF_MANY = {
+    getattr(proxy_tensor, name): pair
+    for name, pair in {"_nary_sym_max": torch.sym_max, "_nary_sym_min": torch.sym_min}.items()
+    if hasattr(proxy_tensor, name)
+}
+"""Functions that traced graphs call for extremes of any number of sizes, from torch 2.13 on, and those for two."""

@@ -186,10 +186,10 @@ ATTRIBUTES = {
     "frontend/facts.py": (
         ShapeEnv,
         "var_to_range replacements axioms deferred_runtime_asserts guards get_implications simplify _version_counter"
-        " _replacements_version_counter _resimplify_floor_div_axioms _inner_evaluate_expr",
+        " _resimplify_floor_div_axioms _inner_evaluate_expr",
     ),
     "frontend/hints.py": (ShapeEnv, "var_to_sources backed_var_to_val var_to_range replace"),
-    "frontend/layout_questions.py": (ShapeEnv, "suppress_guards guarding_hint_or_throw"),
+    "frontend/layout_questions.py": (ShapeEnv, "suppress_guards"),
     "frontend/optimizer_program.py": (
         ShapeEnv,
         "create_unbacked_symint create_unbacked_symfloat create_unbacked_symbool ignore_fresh_unbacked_symbols"
@@ -253,7 +253,7 @@ def test_places_are_different():
 def imported(module):
     """What a module of torch_compat imports: pairs of the place and the name under which it is used."""
     for node in ast.parse((PACKAGE / "torch_compat" / f"{module}.py").read_text()).body:
-        if isinstance(node, ast.ImportFrom) and node.module != "__future__":
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("torch"):
             yield from ((node.module, alias.name, alias.asname) for alias in node.names)
 
 
