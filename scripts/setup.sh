@@ -5,7 +5,8 @@
 #   PYTHON=python3.12   the interpreter that .venv is made with (default: python3)
 #   JOBS=n              parallel compilations (default: all cores)
 #
-# setup.sh packages installs the system packages alone, setup.sh tests what only tests need.
+# setup.sh packages installs the system packages alone, setup.sh tests what only tests need, setup.sh torch VERSION another
+# PyTorch, into build/torch-VERSION.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -65,8 +66,17 @@ install_system_packages() {
   rm -f "$log"
 }
 
+# The plain PyPI build of torch brings gigabytes of CUDA libraries. The CPU build is preferred where its index answers.
+find_torch_index() {
+  if .venv/bin/python - <<'PY' 2>/dev/null
+import urllib.request as r
+r.urlopen(r.Request("https://download.pytorch.org/whl/cpu/torch/", method="HEAD"), timeout=5)
+PY
+  then torch_index=(--extra-index-url https://download.pytorch.org/whl/cpu); else torch_index=(); fi
+}
+
 install_python_packages() {
-  local key stamp=.venv/.disc-requirements log args=()
+  local key stamp=.venv/.disc-requirements log
   if [ ! -x .venv/bin/python ]; then
     say "creating .venv ($("$PYTHON" --version 2>&1))"
     "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || die "Python 3.11 or newer is needed, $PYTHON is older"
@@ -75,14 +85,9 @@ install_python_packages() {
   key=$(cat requirements*.txt constraints.txt pyproject.toml | sha256sum | cut -d' ' -f1)
   [ "$(cat "$stamp" 2>/dev/null)" = "$key" ] && return
   say "installing Python packages into .venv (several minutes the first time)"
-  # The plain PyPI build of torch brings gigabytes of CUDA libraries. The CPU build is preferred where its index answers.
-  if .venv/bin/python - <<'PY' 2>/dev/null
-import urllib.request as r
-r.urlopen(r.Request("https://download.pytorch.org/whl/cpu/torch/", method="HEAD"), timeout=5)
-PY
-  then args+=(--extra-index-url https://download.pytorch.org/whl/cpu); fi
+  find_torch_index
   log=$(mktemp)
-  if ! { .venv/bin/python -m pip install --disable-pip-version-check --no-input "${args[@]}" -r requirements-dev.txt &&
+  if ! { .venv/bin/python -m pip install --disable-pip-version-check --no-input "${torch_index[@]}" -r requirements-dev.txt &&
          # The distribution was called disc before 0.1.1; its commands have the same names.
          .venv/bin/python -m pip uninstall --disable-pip-version-check --no-input -y disc &&
          # Points .venv at python/ and registers the entry points; the native module is built below, by Ninja.
@@ -121,6 +126,23 @@ install_into() {
   echo "$key" >"$stamp"
 }
 
+# install_torch VERSION: beside .venv, which stays as it is; the first on PYTHONPATH is the one that is imported.
+install_torch() {
+  local dir=$BUILD/torch-$1 log
+  [ -e "$dir/.complete" ] && return
+  say "installing torch $1 into $dir (minutes, gigabytes where pip's index has builds with CUDA only)"
+  rm -rf "$dir"
+  find_torch_index
+  log=$(mktemp)
+  if ! .venv/bin/python -m pip install --disable-pip-version-check --no-input "${torch_index[@]}" --target "$dir" \
+    "torch==$1" >"$log" 2>&1; then
+    tail -n 15 "$log" >&2
+    die "pip could not install torch $1" "Full log: $log"
+  fi
+  rm -f "$log"
+  touch "$dir/.complete"
+}
+
 build() {
   local log=$BUILD/configure.log
   mkdir -p "$BUILD"
@@ -141,4 +163,5 @@ install_system_packages "${PACKAGES[@]}"
 [ "${1:-}" != packages ] || exit 0
 install_python_packages
 [ "${1:-}" != tests ] || { install_system_packages "${TEST_PACKAGES[@]}"; install_test_packages; exit; }
+[ "${1:-}" != torch ] || { install_torch "$2"; exit; }
 build

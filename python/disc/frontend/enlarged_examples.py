@@ -58,14 +58,14 @@ def _small(x: Any, spec: Any, more: int, named: bool) -> list[int]:
     """The dims of an example that are 0 or 1, and as many ``more``, and may be anything."""
     if type(x) is not torch.Tensor or x.layout is not torch.strided:
         return []
-    return [
-        dim
-        for dim, size in enumerate(x.shape)
-        if size - more < 2
-        and (isinstance(found := spec_of(spec, dim), Dim) if named else is_hint(found))
-        and (found.min or 0) - more < 2
-        and (found.max is None or found.max >= (_SMALLEST_MOST if named else 65))
-    ]
+
+    def is_free(dim: int) -> bool:
+        found = spec_of(spec, dim)
+        if not (isinstance(found, Dim) if named else is_hint(found)):
+            return False
+        return (found.min or 0) - more < 2 and (found.max is None or found.max >= (_SMALLEST_MOST if named else 65))
+
+    return [dim for dim, size in enumerate(x.shape) if size - more < 2 and is_free(dim)]
 
 
 def serves(program: ExportedProgram, args: Any, kwargs: Any, specs: Sequence[Any]) -> bool:

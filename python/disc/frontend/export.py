@@ -344,13 +344,7 @@ def _traced_by_hints(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_sh
             failed = failed or error
             continue
         if mine is args and oblivious and (node := example.differing(program)):
-            text = (
-                f"{hints.ones((args, kwargs), names, specs)} 1 in the example, for which the model does something else"
-            )
-            source = source_of_trace(node.meta.get("stack_trace", ""))
-            failed = errors.DynamicDimError(
-                "import", f"{text} than for larger sizes: use an example of 2 or more", source
-            )
+            failed = _differs(node, hints.ones((args, kwargs), names, specs))
             continue
         note_lines(program, {guard.text: guard.source for guard in guards})
         # The second trace takes numbers for positive and notes no condition.
@@ -392,6 +386,12 @@ def _traced_by_hints(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_sh
     return program
 
 
+def _differs(node: torch.fx.Node, ones: str) -> errors.DynamicDimError:
+    text = f"{ones} 1 in the example, for which the model does something else than for larger sizes"
+    source = source_of_trace(node.meta.get("stack_trace", ""))
+    return errors.DynamicDimError("import", f"{text}: use an example of 2 or more", source)
+
+
 def _singles(program: ExportedProgram, specs: Sequence[Any]) -> list[tuple[EntryGuard, int, int, int]]:
     """The conditions that take a dynamic dim for the example's 0 or 1: with the input, the dim and the size."""
     places = {}
@@ -425,7 +425,7 @@ def _traced_by_dims(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_sha
     guards: list[_Guard] = []
     try:
         with symbolic_config.patch(backed_size_oblivious=True), _recorded(guards):  # type: ignore[attr-defined]
-            return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
+            program = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
     except Exception as error:
         if (of_larger := _by_larger(module, args, kwargs, dynamic_shapes)) is not None:
             return of_larger
@@ -433,6 +433,11 @@ def _traced_by_dims(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_sha
         if str(refused).count(_SATISFY) <= str(error).count(_SATISFY) or _VIOLATED not in str(error):
             raise _refusal(refused, first) from refused
         raise _refusal(error, guards) from error
+    if node := example.differing(program):
+        names = leaf_names(signature_of(module), args, kwargs)
+        specs = flatten_dynamic_shapes(dynamic_shapes, args, kwargs, parameter_names(module))
+        raise _differs(node, hints.ones((args, kwargs), names, specs))
+    return program
 
 
 def _by_larger(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes: Any) -> ExportedProgram | None:

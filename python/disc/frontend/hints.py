@@ -11,7 +11,7 @@ from typing import Any
 
 import sympy
 import torch
-from torch.export import ExportedProgram
+from torch.export import Dim, ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from ..torch_compat import pytree
@@ -150,12 +150,12 @@ def fixed(program: ExportedProgram, names: Sequence[str], specs: Sequence[Any]) 
 
 
 def ones(args: Any, names: Sequence[str], specs: Sequence[Any]) -> str:
-    """The dims without a range of the user's that are 1 in the example, in words."""
+    """The dynamic dims that are 1 in the example, in words."""
     found = [
         f"input {name}, dim {dim}"
         for name, leaf, spec in zip(names, pytree.tree_leaves(args), specs, strict=False)
         for dim, size in enumerate(leaf.shape if isinstance(leaf, torch.Tensor) else ())
-        if size == 1 and is_hint(spec_of(spec, dim))
+        if size == 1 and (is_hint(found := spec_of(spec, dim)) or isinstance(found, Dim))
     ]
     return f"{', '.join(found)} {'is' if len(found) == 1 else 'are'}"
 

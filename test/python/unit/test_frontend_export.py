@@ -5,6 +5,8 @@ import torch
 from torch.export import Dim
 
 import disc
+from disc.errors import DynamicDimError
+from disc.frontend import import_program
 from disc.frontend.export import export
 
 
@@ -146,3 +148,13 @@ def test_an_example_of_one():
     for n in (1, 2, 64):
         x = torch.randn(n, 3)
         torch.testing.assert_close(model(x), Single()(x))
+
+
+@pytest.mark.parametrize("dim", [Dim("b", min=1), Dim("b"), Dim.DYNAMIC], ids=str)
+def test_an_example_of_one_that_the_program_would_not_serve(dim):
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return x.squeeze(0) * 2
+
+    with pytest.raises(DynamicDimError, match="input x, dim 0 is 1 in the example, for which the model does something"):
+        import_program(Model(), (torch.randn(1, 4),), dynamic_shapes=({0: dim},))
