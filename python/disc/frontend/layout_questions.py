@@ -28,7 +28,7 @@ _CONVOLUTIONS = (
     torch.ops.aten.convolution_backward.default,
 )
 _aten = torch.ops.aten
-_VIEWS = {
+_CHOOSING = {
     _aten.view,
     _aten._unsafe_view,
     _aten.reshape,
@@ -36,8 +36,11 @@ _VIEWS = {
     _aten.view_as,
     _aten.flatten,
     _aten.unflatten,
+    _aten.batch_norm,
+    _aten._batch_norm_impl_index,
 }
-"""Operators that compare sizes only to learn whether a view will do: what else they ask has a file of its own."""
+"""Operators that compare sizes only to learn whether a view will do, or which library: on GPUs batch norm asks whether
+the batch is at most 65535. What else they ask has a file of its own."""
 _COMPARISONS = "SymInt.h"
 """Where C++ code compares sizes as if they were numbers."""
 
@@ -82,29 +85,29 @@ def unguarded(*given: Any) -> Any:
 
 
 def _guard_bool(original: Callable[..., bool], self: SymNode, file: str, line: int) -> bool:
-    """The truth of a condition that C++ code asks for: without a guard where only a layout depends on it."""
+    """The truth of a condition that C++ code asks for: without a guard where a layout, or a kernel, depends on it alone."""
     env = self.shape_env
-    if env is None or not file.endswith(_COMPARISONS) or not _of_layout(env, self.expr):
+    if env is None or not (_of_index_width(self.expr) or (file.endswith(_COMPARISONS) and _of_layout(env, self.expr))):
         return original(self, file, line)
     with env.suppress_guards():
         return original(self, file, line)
 
 
 def _of_views(original: Callable[..., bool], self: SymNode, file: str, line: int) -> bool:
-    """What C++ code asks of sizes: without guards where it decides whether a view will do."""
+    """What C++ code asks of sizes: without guards where it decides whether a view will do, or which library."""
     env = self.shape_env
-    with nullcontext() if env is None or not _views() else env.suppress_guards():
+    with nullcontext() if env is None or not _choosing() else env.suppress_guards():
         return original(self, file, line)
 
 
-def _views() -> bool:
-    """Whether an operator that views or copies is taken apart, be it in the fake kernel of another."""
-    if getattr(_operator(), "overloadpacket", None) in _VIEWS:
+def _choosing() -> bool:
+    """Whether an operator that views or copies, say, is taken apart, be it in the fake kernel of another."""
+    if getattr(_operator(), "overloadpacket", None) in _CHOOSING:
         return True
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code is not OpOverload.decompose.__code__:
         frame = frame.f_back
-    return frame is not None and getattr(frame.f_locals["self"], "overloadpacket", None) in _VIEWS
+    return frame is not None and getattr(frame.f_locals["self"], "overloadpacket", None) in _CHOOSING
 
 
 def _operator() -> Any:
@@ -121,7 +124,7 @@ def _of_layout(env: ShapeEnv, condition: Any) -> bool:
     Code that treats 1 in a way of its own saves work, broadcasts, or drops dims, as squeeze does. In the first two
     cases the general way is right for 1, too. Operators that drop dims ask by other functions.
     """
-    if _views():
+    if _choosing():
         return True
     if not isinstance(condition, (sympy.Eq, sympy.Ne)) or not condition.rhs.is_Integer:
         return False
@@ -130,6 +133,13 @@ def _of_layout(env: ShapeEnv, condition: Any) -> bool:
     factor, _ = (condition.lhs - condition.rhs).as_content_primitive()
     general = isinstance(condition, sympy.Ne)
     return factor == condition.rhs and hint_of(env, condition) == general
+
+
+def _of_index_width(condition: Any) -> bool:
+    """Whether a condition asks if 32 bits are enough for indices: what chooses among PyTorch's own kernels."""
+    return isinstance(condition, sympy.core.relational.Relational) and bool(
+        {2**31 - 1, 2**31}.intersection(condition.args)
+    )
 
 
 def _plain(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

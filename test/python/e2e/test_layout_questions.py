@@ -1,5 +1,7 @@
 """Sizes that PyTorch asks about only to lay tensors out: 1 and odd sizes are sizes like others."""
 
+import warnings
+
 import pytest
 import torch
 from torch import nn
@@ -110,3 +112,19 @@ def test_views_of_products_that_are_multiples():
     for n, m in ((50, 5), (2, 5), (10, 3), (7, 10)):
         args = *example[:3], torch.randn(n, m)
         torch.testing.assert_close(model(*args), Views()(*args))
+
+
+def test_whether_32_bits_are_enough_for_indices():
+    """PyTorch's convolutions on GPUs ask it, to choose a library: the batch of a model is not limited by that."""
+
+    class Asking(nn.Module):
+        def forward(self, x):
+            if isinstance(x.shape[0], torch.SymInt):
+                (x.shape[0] * 2438 <= 2**31 - 1).node.guard_bool("aten/src/ATen/native/ConvUtils.h", 1)
+            return x * 2
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = disc.compile(Asking(), (torch.randn(3, 4),), dynamic_shapes=({0: Dim("b")},))
+    for n in (1, 2, 7):
+        torch.testing.assert_close(model(torch.ones(n, 4)), torch.full((n, 4), 2.0))

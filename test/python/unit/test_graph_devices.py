@@ -9,6 +9,8 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 import disc
 from disc.compiler import target_of
 from disc.frontend import device_of, graph_program, import_functional, reason_against
+from disc.frontend.export import export
+from disc.torch_compat.symbols import int_oo
 
 
 def test_operations_of_another_device():
@@ -54,3 +56,21 @@ def test_batch_norm_of_a_gpu():
         graph = make_fx(norm)(x, *statistics)
     program, _ = graph_program(graph, {})
     assert "math.rsqrt" in (text := import_functional(program).text) or "math.sqrt" in text
+
+
+def test_the_choice_of_a_library_on_a_gpu_limits_no_batch():
+    """PyTorch's batch norm has other kernels there for more than 65535 rows."""
+
+    class Norm(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            for name in ("weight", "bias", "mean", "variance"):
+                self.register_buffer(name, torch.empty(8, device="cuda:0"))
+
+        def forward(self, x):
+            return torch.nn.functional.batch_norm(x, self.mean, self.variance, self.weight, self.bias)
+
+    with FakeTensorMode():
+        module, x = Norm(), torch.empty(2, 8, 4, device="cuda:0")
+    program = export(module, (x,), None, ({0: torch.export.Dim("b")},))
+    assert [bounds.upper for bounds in program.range_constraints.values()] == [int_oo]
