@@ -85,7 +85,7 @@ def unguarded(*given: Any) -> Any:
 
 
 def _guard_bool(original: Callable[..., bool], self: SymNode, file: str, line: int) -> bool:
-    """The truth of a condition that C++ code asks for: without a guard where a layout, or a kernel, depends on it alone."""
+    """The truth of a condition that C++ code asks for: without a guard where only a layout or kernel depends on it."""
     env = self.shape_env
     if env is None or not (_of_index_width(self.expr) or (file.endswith(_COMPARISONS) and _of_layout(env, self.expr))):
         return original(self, file, line)
