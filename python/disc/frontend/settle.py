@@ -68,6 +68,7 @@ _MANY: dict[Any, Callable[..., Any]] = {
     _product: operator.mul,
 }
 _HANDLERS: dict[Any, Callable[..., Any]] = {
+    sympy.Add: torch.sym_sum,
     sympy.Mul: _product,
     **dict.fromkeys((sympy.Max, torch_sympy.Max), _largest),
     **dict.fromkeys((sympy.Min, torch_sympy.Min), _smallest),
