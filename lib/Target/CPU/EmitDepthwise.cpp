@@ -20,6 +20,8 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
+#include <map>
+
 using namespace mlir;
 using namespace mlir::disc;
 
@@ -216,7 +218,7 @@ void DepthwiseEmitter::emitInside(const ConvolutionChunk &chunk, Value line, Val
       Value firstTap = m.mul(m.add(m.mul(kz, points.expr(h.kernel)), kh), across);
       SmallVector<Value> next(inner);
       // What neighbouring positions share is loaded once.
-      DenseMap<int64_t, Value> loaded;
+      std::map<int64_t, Value> loaded; // any number may be a key
       for (int64_t tap = 0; tap < across; ++tap) {
         Value right = weight(weights, m.add(firstTap, m.constant(tap)));
         for (int64_t i = 0; i < count; ++i) {
