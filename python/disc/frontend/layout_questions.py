@@ -87,7 +87,9 @@ def unguarded(*given: Any) -> Any:
 def _guard_bool(original: Callable[..., bool], self: SymNode, file: str, line: int) -> bool:
     """The truth of a condition that C++ code asks for: without a guard where only a layout or kernel depends on it."""
     env = self.shape_env
-    if env is None or not (_of_index_width(self.expr) or (file.endswith(_COMPARISONS) and _of_layout(env, self.expr))):
+    # A model's own conditions come without a file.
+    of_width = file != "" and _of_index_width(self.expr)
+    if env is None or not (of_width or (file.endswith(_COMPARISONS) and _of_layout(env, self.expr))):
         return original(self, file, line)
     with env.suppress_guards():
         return original(self, file, line)

@@ -1,4 +1,4 @@
-"""Which of the supported versions of PyTorch is installed, for what differs between them."""
+"""The minor version of the installed PyTorch, for what differs between 2.11, 2.12 and 2.13."""
 
 from __future__ import annotations
 

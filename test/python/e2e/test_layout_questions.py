@@ -128,3 +128,19 @@ def test_whether_32_bits_are_enough_for_indices():
         model = disc.compile(Asking(), (torch.randn(3, 4),), dynamic_shapes=({0: Dim("b")},))
     for n in (1, 2, 7):
         torch.testing.assert_close(model(torch.ones(n, 4)), torch.full((n, 4), 2.0))
+
+
+def test_a_models_own_condition_on_32_bits_is_one():
+    """It is not answered by the example: the compiled model takes the other side, or does not take the size."""
+
+    class Wide(nn.Module):
+        def forward(self, x):
+            return x * 2 if x.shape[0] * 2**29 <= 2**31 - 1 else x * 3
+
+    model = disc.compile(Wide(), (torch.randn(3, 4),), dynamic_shapes=({0: Dim.AUTO},))
+    torch.testing.assert_close(model(torch.ones(3, 4)), Wide()(torch.ones(3, 4)))
+    try:
+        found = model(torch.ones(7, 4))
+    except disc.ShapeError:
+        return
+    torch.testing.assert_close(found, Wide()(torch.ones(7, 4)))
