@@ -72,18 +72,19 @@ def _decoder() -> tuple[nn.Module, Any, list[tuple[int, ...]], Callable[..., tup
 MODELS = {"minilm": _minilm, "decoder": _decoder}
 
 
-def engines(name: str, compile_peers: bool) -> tuple[dict[str, Callable[..., Any]], list[tuple[int, ...]], Any]:
+def engines(name: str, compile_peers: bool, threads: int) -> tuple[dict[str, Callable[..., Any]], list[tuple[int, ...]], Any]:
     """What is measured of a model, by name; its shapes; what makes inputs of a shape."""
     module, dynamic, shapes, inputs = MODELS[name]()
     # torchao's code asks whether a size is 1, and takes the example's answer for all: no batch of one comes first.
     batches = [inputs(*shape) for shape in reversed(shapes[2:4])]
     found: dict[str, Callable[..., Any]] = {"eager f32": module}
-    found["DISC f32"] = disc.compile(module, batches[0], dynamic_shapes=dynamic)
+    options = disc.Options(threads=threads)
+    found["DISC f32"] = disc.compile(module, batches[0], dynamic_shapes=dynamic, options=options)
     if compile_peers:
         found["torch.compile f32"] = torch.compile(module, dynamic=True)
     for preset in PRESETS:
         quantized = disc.quantize(module, batches, preset, dynamic_shapes=dynamic)
-        found[f"DISC {preset}"] = disc.compile(quantized, batches[0], dynamic_shapes=dynamic)
+        found[f"DISC {preset}"] = disc.compile(quantized, batches[0], dynamic_shapes=dynamic, options=options)
         found[f"eager {preset}"] = quantized
         if compile_peers and preset in COMPILED:
             found[f"torch.compile {preset}"] = torch.compile(quantized, dynamic=True)
@@ -102,9 +103,9 @@ def lowest(run: Callable[[], Any], seconds: float) -> float:
             return best
 
 
-def measure(name: str, compile_peers: bool, seconds: float) -> list[dict[str, Any]]:
+def measure(name: str, compile_peers: bool, threads: int, seconds: float) -> list[dict[str, Any]]:
     """The times of all engines at each shape, in seconds."""
-    found, shapes, inputs = engines(name, compile_peers)
+    found, shapes, inputs = engines(name, compile_peers, threads)
     rows = []
     for shape in shapes:
         args = inputs(*shape)
@@ -146,7 +147,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     options.out.mkdir(parents=True, exist_ok=True)
     for name in options.models:
-        rows = measure(name, not options.no_compile, options.seconds)
+        rows = measure(name, not options.no_compile, options.threads, options.seconds)
         (options.out / f"{name}.json").write_text(
             json.dumps({"threads": options.threads, "rows": rows}, indent=1) + "\n"
         )

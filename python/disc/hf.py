@@ -373,7 +373,9 @@ class CausalLM:
             isinstance(part, torch.nn.Embedding) and "attention_mask" in inspect.signature(part.forward).parameters
             for part in model.modules()
         )
-        self._vocabulary: int = model.get_input_embeddings().weight.shape[0]
+        embeddings = model.get_input_embeddings()
+        # The weight of one of codes would be computed for its shape.
+        self._vocabulary: int = getattr(embeddings, "num_embeddings", None) or embeddings.weight.shape[0]
         # The original with another forward, for transformers' own loop.
         self._runner = copy.copy(model)
 

@@ -108,6 +108,19 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
 
   /// What is only read in panels needs no home of its own.
   void eraseUnread(ModuleOp module) {
+    // @init reads what it has stored itself as a value: such a copy need not stay.
+    llvm::StringMap<Value> stored;
+    for (Operation &op : llvm::make_early_inc_range(init.getBody().front())) {
+      if (auto store = dyn_cast<GlobalStoreOp>(op)) {
+        stored[store.getGlobal()] = store.getValue();
+      } else if (auto load = dyn_cast<GlobalLoadOp>(op)) {
+        auto known = stored.find(load.getGlobal());
+        if (known != stored.end()) {
+          load.getResult().replaceAllUsesWith(known->second);
+          load.erase();
+        }
+      }
+    }
     llvm::StringSet<> read;
     module.walk([&](GlobalLoadOp load) { read.insert(load.getGlobal()); });
     for (auto store : llvm::make_early_inc_range(init.getBody().front().getOps<GlobalStoreOp>()))

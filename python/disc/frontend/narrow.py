@@ -57,10 +57,6 @@ def _with_bits(x: Elem) -> Elem:
     return Elem(arith.BitcastOp(ir.F32Type.get(), x.value).result, torch.float32)
 
 
-def _shift_right(x: Elem, count: int) -> Elem:
-    return Elem(arith.ShRUIOp(x.value, x.like(count).value).result, x.dtype)
-
-
 def _shift_left(x: Elem, count: int) -> Elem:
     return Elem(arith.ShLIOp(x.value, x.like(count).value).result, x.dtype)
 
@@ -92,7 +88,7 @@ def decode(x: Elem) -> Elem:
 def encode_scale(x: Elem, saturate: bool, round_mode: str) -> Elem:
     """The power of two "up", "down" or "nearest" (away from zero in the middle) from ``x``, whose sign is lost."""
     bits = _bits_of(x.to(torch.float32))
-    exponent = _shift_right(bits, 23) & 0xFF
+    exponent = scalar.shift_down(bits, 23) & 0xFF
     above = (bits & 0x7FFFFF) > (0 if round_mode == "up" else 0x3FFFFF)
     if round_mode == "nearest":
         # Half of the least one is nearest to 0, which is not there: the least one stands for it.
@@ -121,14 +117,14 @@ def encode(x: Elem, dtype: torch.dtype, saturate: bool = False) -> Elem:
     # Subnormals: a sum whose last bit is worth the smallest of them; it rounds to even.
     step = _bits_of(magnitude.like(math.ldexp(1.0, 23 - form.bias - form.mantissa + 1)))
     small = _bits_of(magnitude + _with_bits(step)) - step
-    odd = _shift_right(size, dropped) & 1
-    normal = _shift_right(size + odd + ((1 << (dropped - 1)) - 1), dropped) - ((127 - form.bias) << form.mantissa)
+    odd = scalar.shift_down(size, dropped) & 1
+    normal = scalar.shift_down(size + odd + ((1 << (dropped - 1)) - 1), dropped) - ((127 - form.bias) << form.mantissa)
     code = scalar.select(magnitude < math.ldexp(1.0, 1 - form.bias), small, normal)
     beyond = form.largest
     if not saturate:
         beyond = next((c for c in (form.infinity, form.nan) if c is not None), form.largest)
     code = scalar.select(code > form.largest, code.like(beyond), code)
-    sign = _shift_right(bits, 32 - form.sign.bit_length()) & form.sign
+    sign = scalar.shift_down(bits, 32 - form.sign.bit_length()) & form.sign
     if form.nan is None:
         # NaN is -0 where there is nothing better.
         unordered = size > 0x7F800000

@@ -123,6 +123,11 @@ def _bitwise(lhs: Elem, rhs: Operand, op: Any) -> Elem:
     return Elem(op(lhs.value, lhs.like(rhs).value).result, lhs.dtype)
 
 
+def shift_down(x: Elem, count: Operand) -> Elem:
+    """The bits of an integer, moved down by ``count``; zeros come in."""
+    return Elem(arith.ShRUIOp(x.value, x.like(count).value).result, x.dtype)
+
+
 def constant(value: Number, dtype: torch.dtype) -> Elem:
     """A constant of ``dtype``, written where it is used: bodies capture nothing but extents."""
     type_ = dtypes.element_type(dtype)

@@ -341,6 +341,40 @@ def dequantize_affine(
     return _for_each_block(b, x, blocks, [scale, zero], fn)
 
 
+# -- disc.coded --------------------------------------------------------------------------------------
+
+
+def _halves(b: Builder, packed: Tensor) -> Tensor:
+    """The codes of 4 bits in bytes, the one in the low half first: a byte each."""
+    rows, columns = packed.dims
+
+    def fn(byte: Elem) -> Elem:
+        shift = scalar.loop_index(2, torch.int32) * 4
+        return (scalar.shift_down(byte.to(torch.int32), shift) & 15).to(torch.uint8)
+
+    pairs = b.map(torch.uint8, [b.reshape(packed, [rows, columns, 1])], fn, dims=[rows, columns, 2])
+    return b.reshape(pairs, [rows, b.mul(columns, 2)])
+
+
+@lowers("torch.disc.decoded")
+def decoded(b: Builder, codes: Tensor, scales: Tensor, zero: int, bits: int) -> Tensor:
+    """(code - zero) * scale, with a scale for each group of columns of each row."""
+    known = codes.value.owner.name == "disc_tensor.parameter" and bits == 4
+    if bits == 4:
+        codes = _halves(b, codes)
+    rows, columns = codes.dims
+    groups = scales.dims[1]
+    dims = [rows, groups, b.quotient([columns], [groups])]
+
+    def fn(code: Elem, s: Elem) -> Elem:
+        if known:
+            code = b.checked_index(code.to(torch.int64), 16, wrap=False)
+        return (code.to(_F32) - float(zero)) * s.to(_F32)
+
+    inputs = [b.reshape(codes, dims), b.reshape(scales, [rows, groups, 1])]
+    return b.reshape(b.map(_F32, inputs, fn, dims=dims), [rows, columns])
+
+
 # -- fake quantisation -----------------------------------------------------------------------------
 
 
