@@ -72,7 +72,9 @@ def _decoder() -> tuple[nn.Module, Any, list[tuple[int, ...]], Callable[..., tup
 MODELS = {"minilm": _minilm, "decoder": _decoder}
 
 
-def engines(name: str, compile_peers: bool, threads: int) -> tuple[dict[str, Callable[..., Any]], list[tuple[int, ...]], Any]:
+def engines(
+    name: str, compile_peers: bool, threads: int
+) -> tuple[dict[str, Callable[..., Any]], list[tuple[int, ...]], Any]:
     """What is measured of a model, by name; its shapes; what makes inputs of a shape."""
     module, dynamic, shapes, inputs = MODELS[name]()
     # torchao's code asks whether a size is 1, and takes the example's answer for all: no batch of one comes first.

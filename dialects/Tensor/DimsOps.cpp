@@ -108,7 +108,8 @@ SmallVector<SymExpr> PackOp::getResultDims(unsigned, DimsQuery &query) {
   SymExpr panel(static_cast<int64_t>(getPanel()));
   dims.push_back(SymExpr::ceilDiv(extentOf(source, getNDims()), panel));
   SymExpr depth = extentOf(source, getKDims());
-  dims.push_back(getPairs() || getNibbles() ? SymExpr::floorDiv(depth, SymExpr(2)) : depth);
+  int64_t side = getPairs() ? 2 : getNibbles() ? 8 : 1;
+  dims.push_back(side > 1 ? SymExpr::floorDiv(depth, SymExpr(side)) : depth);
   dims.push_back(getPairs() ? panel * SymExpr(2) : panel);
   return dims;
 }

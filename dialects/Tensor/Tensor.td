@@ -213,11 +213,11 @@ def Tensor_PackOp : Tensor_Op<"pack", [Tensor_KnownDims]> {
     Gives `[batch..., ceil(N / panel), K, panel]`, zero padded, from a right-hand side whose dimensions are, in the
     source, `batch_dims` (outermost first), `n_dims` and `k_dims` (each flattened row-major in the order given).
     With `pairs`, two values of k lie side by side, for instructions that sum two products:
-    `[batch..., ceil(N / panel), K / 2, 2 * panel]`; K is even. With `nibbles`, two values of k of 4 bits each share a
-    byte, the first in the low half: `[batch..., ceil(N / panel), K / 2, panel]`; K is even.
+    `[batch..., ceil(N / panel), K / 2, 2 * panel]`; K is even. With `nibbles`, eight values of k of 4 bits
+    each share an i32, the first in its lowest bits: `[batch..., ceil(N / panel), K / 8, panel]`; 8 divides K.
 
     (T13) `batch_dims`, `n_dims` and `k_dims` together name each source dimension once.
-    (T38) `nibbles` need panels of bytes without `pairs`.
+    (T38) `nibbles` need panels of i32 without `pairs`.
   }];
   let arguments = (ins AnyRankedTensor:$source, DenseI64ArrayAttr:$batch_dims, DenseI64ArrayAttr:$n_dims,
                        DenseI64ArrayAttr:$k_dims, I64Attr:$panel, UnitAttr:$pairs, UnitAttr:$nibbles);
@@ -297,9 +297,9 @@ def Tensor_UnpackOp : Tensor_Op<"unpack", [Tensor_KnownDims, AttrSizedOperandSeg
     ```
 
     (T14) `batch_dims`, `n_dims` and `k_dims` together name each result dimension once.
-    (T37) with `scales` the panels contain bytes and the result floats, and there is one scale (and one zero) for each
+    (T37) with `scales` the panels contain bytes, or `nibbles`, and the result floats, and there is one scale (and one zero) for each
     column of each panel and each group; the number of groups divides K.
-    (T38) `nibbles` need panels of bytes without `pairs`; they are unsigned and have zeros.
+    (T38) `nibbles` need panels of i32 without `pairs`; they are unsigned, and their zero is 8 where none are given.
   }];
   let arguments = (ins AnyRankedTensor:$source, Optional<AnyRankedTensor>:$scales, Optional<AnyRankedTensor>:$zeros,
                        DenseI64ArrayAttr:$batch_dims, DenseI64ArrayAttr:$n_dims, DenseI64ArrayAttr:$k_dims,
@@ -316,7 +316,7 @@ def Tensor_UnpackOp : Tensor_Op<"unpack", [Tensor_KnownDims, AttrSizedOperandSeg
                                      /*nibbles=*/false, /*unsigned_codes=*/false); }]>];
   let extraClassDeclaration = [{
     /// Values of k that one row of a panel holds.
-    int64_t getSide() { return getPairs() || getNibbles() ? 2 : 1; }
+    int64_t getSide() { return getPairs() ? 2 : getNibbles() ? 8 : 1; }
     /// Runs of k with scales of their own; 0 without scales.
     int64_t getGroups();
   }];

@@ -267,8 +267,8 @@ template <typename PanelOp> static LogicalResult verifyPanelDims(PanelOp op, Ran
 }
 
 template <typename PanelOp> static LogicalResult verifyNibbles(PanelOp op, RankedTensorType panels) {
-  if (op.getNibbles() && (op.getPairs() || !panels.getElementType().isInteger(8)))
-    return op.emitOpError("with nibbles needs panels of bytes without pairs (T38)");
+  if (op.getNibbles() && (op.getPairs() || !panels.getElementType().isInteger(32)))
+    return op.emitOpError("with nibbles needs panels of i32 without pairs (T38)");
   return success();
 }
 
@@ -284,8 +284,8 @@ LogicalResult UnpackOp::verify() {
   RankedTensorType panels = tensorType(getSource());
   if (failed(verifyPanelDims(*this, tensorType(getResult()), "(T14)")) || failed(verifyNibbles(*this, panels)))
     return failure();
-  if (getNibbles() && (!getScales() || !getZeros() || !getUnsignedCodes()))
-    return emitOpError("with nibbles needs scales, zeros and unsigned codes (T38)");
+  if (getNibbles() && (!getScales() || !getUnsignedCodes()))
+    return emitOpError("with nibbles needs scales and unsigned codes (T38)");
   if (!getScales())
     return getZeros() ? emitOpError("has zeros without scales (T37)") : success();
   auto fits = [&](Value v) {
@@ -297,8 +297,9 @@ LogicalResult UnpackOp::verify() {
            own[own.size() - 2] > 0 && all[all.size() - 2] * getSide() % own[own.size() - 2] == 0 &&
            type.getElementType().isF32();
   };
-  if (!panels.getElementType().isInteger(8) || !isa<FloatType>(tensorType(getResult()).getElementType()) ||
-      !fits(getScales()) || (getZeros() && (!fits(getZeros()) || getZeros().getType() != getScales().getType())))
+  if (!panels.getElementType().isInteger(getNibbles() ? 32 : 8) ||
+      !isa<FloatType>(tensorType(getResult()).getElementType()) || !fits(getScales()) ||
+      (getZeros() && (!fits(getZeros()) || getZeros().getType() != getScales().getType())))
     return emitOpError("has scales or zeros of another shape or type than its panels need (T37)");
   return success();
 }

@@ -118,6 +118,8 @@ _LAZY = {
     "MemoryUse": ("memory", "_native"),
     "Model": ("model", "_native"),
     "backends": ("backends", None),
+    "coded": ("coded", None),
+    "gguf": ("gguf", None),
     "hf": ("hf", "_native"),
     "serve": ("serve", "_runtime"),
 }

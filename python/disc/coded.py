@@ -22,8 +22,8 @@ class Codes:
     """A matrix of codes.
 
     Attributes:
-        codes: [rows, columns] int8 or uint8 if ``bits`` is 8; [rows, columns / 2] uint8 if it is 4, two codes in a byte,
-            the first in the low half.
+        codes: [rows, columns] int8 or uint8 if ``bits`` is 8; [rows, columns / 2] uint8 if it is 4, two codes in a
+            byte, the first in the low half.
         scales: [rows, groups], f16 or f32.
         offsets: the same, f32; None means 0.
         zero: what is subtracted from each code.
@@ -116,6 +116,7 @@ class CodedLinear(_Coded):
     def __init__(self, weight: Codes, bias: Tensor | None = None) -> None:
         super().__init__(weight)
         self.out_features, self.in_features = weight.rows, weight.columns
+        self.bias: Tensor | None
         self.register_buffer("bias", bias)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -92,7 +92,7 @@ class _File:
         config = AutoConfig.from_pretrained(str(self.path.parent), gguf_file=self.path.name)
         with no_init_weights():
             model: nn.Module = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-        model.tie_weights()
+        model.tie_weights()  # type: ignore[operator]
         return model
 
     def process(self, name: str, weights: Any, names: dict[str, str]) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class _File:
             found[names[result.name]] = result.weights
         return found
 
-    _joined: dict[str, Any] = {}  # noqa: RUF012 (set by each _Loading)
+    _joined: dict[str, Any] = {}
 
     def start(self) -> None:
         """Forgets weights that several tensors of the file are joined to."""

@@ -41,7 +41,7 @@ def _wide(block: Bytes, at: int) -> NDArray[np.float32]:
 
 
 def _fields(data: Bytes, bits: int, run: int) -> Bytes:
-    """Numbers of ``bits`` each: first those in the low bits of ``run`` bytes, then those in the next bits, and so on."""
+    """Numbers of ``bits`` each: first those in the low bits of ``run`` bytes, then those in the next bits, ..."""
     runs = data.reshape(len(data), -1, 1, run)
     shifts = np.arange(0, 8, bits, dtype=np.uint8).reshape(-1, 1)
     return ((runs >> shifts) & np.uint8((1 << bits) - 1)).reshape(len(data), -1)

@@ -134,9 +134,14 @@ private:
   Value placeLhs(const Task &task, Value &key);
   Value packLhs(const Task &task);
   bool packLhsPanels(const Task &task, Value base);
-  SmallVector<Panel> placeRhs(Part &part, const Task &task, Value &key);
+  SmallVector<Panel> placeRhs(Part &part, const Task &task, Value lhs, Value &key);
+  Value prepareLhs(const Part &part, const Task &task, Value lhs, Value key);
+  static bool hasNibbles(const Part &part) {
+    return llvm::any_of(part.products, [](const Product &product) { return product.spec.nibbles; });
+  }
   int64_t fewRows(const Part &part);
   Value hasManyRows(const Part &part, const Task &task);
+  std::pair<Value, Value> preparedLhs();
   void unpackCodes(Part &part, const Task &task, MutableArrayRef<Panel> panels);
   void emitTiles(Part &part, const Task &task, Value lhs, ArrayRef<Panel> rhs);
   LogicalResult emitEpilogue(Part &part, const Task &task, Value firstRow, Value rows, ArrayRef<Value> sums);
@@ -301,7 +306,7 @@ SmallVector<Value> ContractionEmitter::emitPart(size_t index, Task task, Value b
     task.ownPanel = m.sub(task.panel, before);
     task.firstColumn = m.mul(task.ownPanel, part.vectors * lanes);
     Value key = rhsKey;
-    SmallVector<Panel> rhs = placeRhs(part, task, key);
+    SmallVector<Panel> rhs = placeRhs(part, task, lhs, key);
     if (!failedInside)
       emitTiles(part, task, lhs, rhs);
     return SmallVector<Value>{key};
@@ -348,7 +353,7 @@ Value ContractionEmitter::placeLhs(const Task &task, Value &key) {
 }
 
 /// The panels of the part's products.
-SmallVector<Panel> ContractionEmitter::placeRhs(Part &part, const Task &task, Value &key) {
+SmallVector<Panel> ContractionEmitter::placeRhs(Part &part, const Task &task, Value lhs, Value &key) {
   SmallVector<Panel> out;
   part.ends.clear();
   if (info.panels) {
@@ -382,6 +387,7 @@ SmallVector<Panel> ContractionEmitter::placeRhs(Part &part, const Task &task, Va
         return {};
     }
     unpackCodes(part, task, out);
+    key = prepareLhs(part, task, lhs, key);
     return out;
   }
   part.ends.assign(part.products.size(), Value());
@@ -419,8 +425,10 @@ SmallVector<Panel> ContractionEmitter::placeRhs(Part &part, const Task &task, Va
 /// With more rows codes are made floats once for the task, in scratch, not again for each tile: halves of bytes take
 /// more work, and registers that the sums of a whole tile need.
 int64_t ContractionEmitter::fewRows(const Part &part) {
-  bool nibbles = llvm::any_of(part.products, [](const Product &product) { return product.spec.nibbles; });
-  return nibbles ? std::max<int64_t>(tileRows / 2, 1) : 3 * tileRows;
+  if (!hasNibbles(part))
+    return 3 * tileRows;
+  // The rows' factors and sums take the memory that the panel's floats would.
+  return std::max<int64_t>(std::min(tileRows * 3 / 4, part.vectors * lanes * 8 / 9), 1);
 }
 
 Value ContractionEmitter::hasManyRows(const Part &part, const Task &task) {
@@ -450,6 +458,42 @@ void ContractionEmitter::unpackCodes(Part &part, const Task &task, MutableArrayR
     callUnpackPanel(b, loc(), product.spec, panel.values, panel.codes, m.i64(steps), m.i64(m.constant(product.groups)),
                     panel.floats);
   }
+}
+
+/// Prepares the task's rows for products with codes of 4 bits in the memory for floats, unless the task before did, as
+/// `key` says. The key for the next task.
+Value ContractionEmitter::prepareLhs(const Part &part, const Task &task, Value lhs, Value key) {
+  if (llvm::none_of(part.products, [](const Product &product) { return product.spec.scaled; }))
+    return key;
+  // Floats of panels overwrite what was prepared.
+  Value none = m.constant(-1), many = hasManyRows(part, task);
+  if (!hasNibbles(part))
+    return select(many, none, key);
+  Value own = select(many, none, m.add(m.mul(task.batchLinear, chunkCount), task.chunk));
+  Value another = arith::AndIOp::create(b, loc(), arith::CmpIOp::create(b, loc(), arith::CmpIPredicate::ne, own, key),
+                                        arith::CmpIOp::create(b, loc(), arith::CmpIPredicate::ne, own, none));
+  auto once = scf::IfOp::create(b, loc(), another);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(&once.getThenRegion().front());
+  for (const Product &product : part.products)
+    if (product.spec.nibbles) {
+      auto [factors, totals] = preparedLhs();
+      callPrepare(b, loc(), product.spec, lhs, m.i64(lhsRowBytes), m.i64(lhsDepthBytes),
+                  m.i64(m.div(depthCount, m.constant(product.spec.side()))),
+                  m.i64(m.sub(rowSplit->start(m, task.endTile), task.firstRow)), factors, totals);
+      break;
+    }
+  return own;
+}
+
+/// Where the rows' factors are, and their sums behind them.
+std::pair<Value, Value> ContractionEmitter::preparedLhs() {
+  Value factors = m.advance(e.scratch(), points.expr(scheduled("rhs_scratch")));
+  int64_t most = 1;
+  for (const Part &part : parts)
+    if (hasNibbles(part))
+      most = std::max(most, fewRows(part));
+  return {factors, m.advance(factors, m.mul(depthCount, most * byteSize(acc)))};
 }
 
 /// Coordinates over `dims` of a position in their row-major order.
@@ -602,7 +646,8 @@ void ContractionEmitter::emitTiles(Part &part, const Task &task, Value lhs, Arra
         sums.push_back(tileSums);
         tileSums = m.advance(tileSums, sumsBytes);
         int64_t step = product.spec.side(), rowBytes = product.spec.rowBytes();
-        Value steps = m.mul(count, unit / step), depthBytes = m.mul(lhsDepthBytes, step);
+        Value steps = m.mul(count, unit / step),
+              depthBytes = product.spec.nibbles ? m.constant(step * byteSize(acc)) : m.mul(lhsDepthBytes, step);
         Value own = m.advance(panel.values, m.mul(from, unit / step * rowBytes));
         // Each tile fetches its share of what follows in memory: the next values of k, then the next panel, which
         // the next task needs. Weights come from far away, and alone the tile that meets them first would wait. A
@@ -645,7 +690,20 @@ void ContractionEmitter::emitTiles(Part &part, const Task &task, Value lhs, Arra
           runs = {m.i64(runCount), m.i64(m.mul(runSteps, depthBytes))};
           steps = runSteps;
         }
-        callMicroKernel(b, loc(), product.spec, heights, m.i64(rows), a, m.i64(lhsRowBytes), m.i64(depthBytes), own,
+        Value left = a, leftRowBytes = lhsRowBytes;
+        if (product.spec.nibbles) {
+          // Few rows are one tile.
+          auto [factors, totals] = preparedLhs();
+          left = m.advance(factors, m.mul(from, unit * byteSize(acc)));
+          leftRowBytes = m.mul(depthCount, byteSize(acc));
+          codes.totals = m.advance(totals, m.mul(from, unit / step * byteSize(acc)));
+          codes.totalsStride = m.i64(m.mul(m.div(depthCount, m.constant(step)), byteSize(acc)));
+        }
+        // More rows than a few read floats.
+        TileHeights few = heights;
+        if (panel.floats)
+          few.max = std::max(heights.min, std::min(heights.max, fewRows(part)));
+        callMicroKernel(b, loc(), product.spec, few, m.i64(rows), left, m.i64(leftRowBytes), m.i64(depthBytes), own,
                         m.i64(steps), sums.back(), accumulate, next, runs, codes);
       }
       auto epilogue = [&] { failedInside |= failed(emitEpilogue(part, task, row, rows, sums)); };

@@ -22,55 +22,61 @@
 using namespace mlir;
 using namespace mlir::disc;
 
-/// Rows of depth two by two, each column's two values side by side, or in the halves of a byte; zeros past the last
-/// column. Runs at load only, so that what is read by columns is simply gathered.
-static LogicalResult emitTwoByTwo(PointEmitter &points, IndexMath &m, const PanelSource &source, Type element,
-                                  bool nibbles, Value firstColumn, Value columnCount, Value depthCount, int64_t vectors,
-                                  Value panel) {
+/// Rows of depth two by two, each column's two values side by side, or, with `nibbles`, eight by eight, 4 bits of each
+/// in an i32; zeros past the last column. Runs at load only, so that what is read by columns is simply gathered.
+static LogicalResult emitSideBySide(PointEmitter &points, IndexMath &m, const PanelSource &source, Type element,
+                                    bool nibbles, Value firstColumn, Value columnCount, Value depthCount,
+                                    int64_t vectors, Value panel) {
   OpBuilder &b = m.b;
   int64_t lanes = points.lanes();
   auto narrow = VectorType::get({lanes}, element);
+  int64_t side = nibbles ? 8 : 2;
   Value zero = arith::ConstantOp::create(b, m.loc, b.getZeroAttr(narrow));
   SmallVector<int64_t> sideBySide;
   for (int64_t i = 0; i < lanes; ++i)
     sideBySide.append({i, lanes + i});
   bool ok = true;
-  emitFor(b, m.loc, m.constant(0), depthCount, m.constant(2), {}, [&](Value depth, ValueRange) {
+  emitFor(b, m.loc, m.constant(0), depthCount, m.constant(side), {}, [&](Value depth, ValueRange) {
     for (int64_t v = 0; v < vectors; ++v) {
       PointEmitter::Scope scope(points);
       Value column = m.add(firstColumn, m.constant(v * lanes)), left = m.sub(columnCount, column);
-      SmallVector<Value> both =
-          emitIf(b, m.loc, m.less(m.constant(0), left), ValueRange{zero, zero}, [&]() -> SmallVector<Value> {
-            PointEmitter::Scope inner(points);
-            Value mask = points.tailMask(left);
-            SmallVector<Value> out;
-            for (int64_t side : {0, 1}) {
-              Value x = points.eval(
-                  source.tensor,
-                  source.point(Idx(column, /*lanes=*/true, 1, lanes), points.uniform(m.add(depth, m.constant(side)))),
-                  mask);
-              ok &= bool(x);
-              if (!x)
-                return {zero, zero};
-              x = points.splat(x);
-              if (x.getType() != narrow)
-                x = arith::TruncFOp::create(b, m.loc, narrow, x);
-              out.push_back(arith::SelectOp::create(b, m.loc, mask, x, zero));
-            }
-            return out;
-          });
-      Value offset = m.mul(m.add(m.mul(depth, vectors), m.constant(2 * v)), lanes * byteSize(element)), values;
+      SmallVector<Value> zeros(side, zero);
+      SmallVector<Value> all = emitIf(b, m.loc, m.less(m.constant(0), left), zeros, [&]() -> SmallVector<Value> {
+        PointEmitter::Scope inner(points);
+        Value mask = points.tailMask(left);
+        SmallVector<Value> out;
+        for (int64_t k = 0; k < side; ++k) {
+          Value x = points.eval(
+              source.tensor,
+              source.point(Idx(column, /*lanes=*/true, 1, lanes), points.uniform(m.add(depth, m.constant(k)))), mask);
+          ok &= bool(x);
+          if (!x)
+            return zeros;
+          x = points.splat(x);
+          if (nibbles)
+            x = arith::ExtUIOp::create(b, m.loc, narrow, x);
+          else if (x.getType() != narrow)
+            x = arith::TruncFOp::create(b, m.loc, narrow, x);
+          out.push_back(arith::SelectOp::create(b, m.loc, mask, x, zero));
+        }
+        return out;
+      });
+      Value row = m.mul(depth, vectors), values = all[0];
+      row = nibbles ? m.add(m.div(row, m.constant(side)), m.constant(v)) : m.add(row, m.constant(side * v));
       if (nibbles) {
-        auto bits = [&](int64_t n) -> Value {
+        auto number = [&](int64_t n) -> Value {
           return arith::ConstantOp::create(b, m.loc, DenseElementsAttr::get(narrow, b.getIntegerAttr(element, n)));
         };
-        Value low = arith::AndIOp::create(b, m.loc, both[0], bits(15));
-        values = arith::OrIOp::create(b, m.loc, low, arith::ShLIOp::create(b, m.loc, both[1], bits(4)));
-        offset = m.div(offset, m.constant(2));
+        values = zero;
+        for (auto [k, x] : llvm::enumerate(all)) {
+          Value low = arith::AndIOp::create(b, m.loc, x, number(15));
+          values = arith::OrIOp::create(b, m.loc, values, arith::ShLIOp::create(b, m.loc, low, number(4 * int64_t(k))));
+        }
       } else {
-        values = vector::ShuffleOp::create(b, m.loc, both[0], both[1], sideBySide);
+        values = vector::ShuffleOp::create(b, m.loc, all[0], all[1], sideBySide);
       }
-      LLVM::StoreOp::create(b, m.loc, values, m.advance(panel, offset), byteSize(element));
+      LLVM::StoreOp::create(b, m.loc, values, m.advance(panel, m.mul(row, lanes * byteSize(element))),
+                            byteSize(element));
     }
     return SmallVector<Value>();
   });
@@ -82,8 +88,8 @@ LogicalResult disc::emitPack(KernelEmission &e) {
   if (!pack)
     return e.kernel.emitError("a pack kernel must yield a disc_tensor.pack");
   auto type = cast<RankedTensorType>(pack.getResult().getType());
-  bool two = pack.getPairs() || pack.getNibbles();
-  int64_t bits = two ? 32 : type.getElementTypeBitWidth();
+  bool sideBySide = pack.getPairs() || pack.getNibbles();
+  int64_t bits = sideBySide ? 32 : type.getElementTypeBitWidth();
   // A panel is a whole number of vectors of sums. Narrower elements may be more than it in one vector, and narrow
   // panels have narrow vectors; squares are transposed by halves, so that the lanes are a power of two.
   int64_t lanes = std::gcd(e.vectorBits / bits, pack.getPanel());
@@ -119,7 +125,7 @@ LogicalResult disc::emitPack(KernelEmission &e) {
   Value columns = product(pack.getNDims()), depth = product(pack.getKDims());
   Value panels = m.ceilDiv(columns, m.constant(pack.getPanel()));
   int64_t rowBytes = pack.getPanel() * byteSize(type.getElementType());
-  Value panelBytes = pack.getNibbles() ? m.mul(m.div(depth, m.constant(2)), rowBytes) : m.mul(depth, rowBytes);
+  Value panelBytes = pack.getNibbles() ? m.mul(m.div(depth, m.constant(8)), rowBytes) : m.mul(depth, rowBytes);
   auto buffer = BufferOperand::get(e.kernel, pack.getSource(), e.shapes);
   bool ok = true;
   emitFor(b, m.loc, m.index(e.begin()), m.index(e.end()), m.constant(1), {}, [&](Value task, ValueRange) {
@@ -137,9 +143,9 @@ LogicalResult disc::emitPack(KernelEmission &e) {
         buffer && !pack.getKDims().empty() && buffer->layout.strides[pack.getKDims().back()].isConstant(1);
     source.padWithZeros = true;
     Value panel = m.advance(points.resultPtr(0), m.mul(task, panelBytes));
-    if (two) {
-      ok &= succeeded(emitTwoByTwo(points, m, source, type.getElementType(), pack.getNibbles(), first, columns, depth,
-                                   pack.getPanel() / lanes, panel));
+    if (sideBySide) {
+      ok &= succeeded(emitSideBySide(points, m, source, type.getElementType(), pack.getNibbles(), first, columns, depth,
+                                     pack.getPanel() / lanes, panel));
       return SmallVector<Value>();
     }
     ok &= succeeded(emitPanel(points, m, source, type.getElementType(), first, columns, depth, pack.getPanel() / lanes,

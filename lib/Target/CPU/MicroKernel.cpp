@@ -26,6 +26,12 @@
 // With `scaled`, for quantised weights, each run of k has scales of its own: its sums, of products with the codes made
 // floats, are scaled and added to C in memory, which costs little beside a run and leaves the registers to the sums.
 //
+// With `nibbles` a word has eight codes, c0 + 16 c1 + 256 c2 + ... Instructions are what few rows cost, so codes are
+// not shifted down: the number that the lowest i codes make, f_i, is a mask and a conversion, and
+//   x0 c0 + x1 c1 + ... = x0 f1 + x1 / 16 (f2 - f1) + ... = (x0 - x1 / 16) f1 + (x1 / 16 - x2 / 256) f2 + ...
+// A's factors of the f_i are computed once for all panels (`callPrepare`), beside sums of eight values of A, which zero
+// points multiply. An infinite value of A therefore gives NaN.
+//
 // Test: test/lit/CPU/micro-kernel.mlir
 //
 //===----------------------------------------------------------------------===//
@@ -38,6 +44,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/ADT/Twine.h"
 #include "llvm/Support/raw_ostream.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace mlir::disc;
@@ -103,7 +110,7 @@ public:
     if (spec.zeros)
       zeros = entry->getArgument(more++);
     if (spec.nibbles)
-      secondOffset = arith::ShRSIOp::create(b, loc, kStride, i64(1));
+      totalsPtr = entry->getArgument(more), totalsStride = entry->getArgument(more + 1);
     if (prefetches()) {
       Value steps = spec.runs ? arith::MulIOp::create(b, loc, k, count).getResult() : k;
       next.from = below(next.from, arith::MulIOp::create(b, loc, steps, next.step));
@@ -114,7 +121,7 @@ public:
       // Pointers step from run to run.
       Value first = aPtr, panel = bPtr, from = next.from;
       Value panelBytes = arith::MulIOp::create(b, loc, k, i64(spec.rowBytes()));
-      Value firstScales = scales, firstZeros = zeros;
+      Value firstScales = scales, firstZeros = zeros, firstTotals = totalsPtr;
       auto runs = scf::ForOp::create(
           b, loc, i64(0), count, i64(1), spec.scaled ? ValueRange() : ValueRange(sums),
           [&](OpBuilder &, Location, Value r, ValueRange in) {
@@ -130,6 +137,9 @@ public:
             scales = offset(firstScales, column);
             if (spec.zeros)
               zeros = offset(firstZeros, column);
+            if (spec.nibbles)
+              totalsPtr = offset(firstTotals, arith::MulIOp::create(b, loc, arith::MulIOp::create(b, loc, r, k),
+                                                                    i64(bytes(spec.acc))));
             Value isLater = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, r, i64(0));
             addScaled(run(k, sums), c, arith::OrIOp::create(b, loc, accumulate, isLater));
             scf::YieldOp::create(b, loc);
@@ -180,6 +190,51 @@ public:
              llvm::enumerate(loadRow(offset(panel, arith::MulIOp::create(b, loc, at, i64(spec.rowBytes()))))))
           LLVM::StoreOp::create(b, loc, arith::MulFOp::create(b, loc, v, factors[i % spec.vectors]),
                                 offset(to, int64_t(i) * vectorBytes), bytes(spec.acc));
+        scf::YieldOp::create(b, loc);
+      });
+      scf::YieldOp::create(b, loc);
+    });
+    LLVM::ReturnOp::create(b, loc, ValueRange());
+  }
+
+  /// For each row and each eight values of k what multiplies the digits of a word, and the sum of the eight.
+  void writePrepare(LLVM::LLVMFuncOp func) {
+    Block *entry = func.addEntryBlock(b);
+    b.setInsertionPointToStart(entry);
+    Value a = entry->getArgument(0), rowStride = entry->getArgument(1), kStride = entry->getArgument(2),
+          steps = entry->getArgument(3), rowCount = entry->getArgument(4), out = entry->getArgument(5),
+          totals = entry->getArgument(6);
+    constexpr int64_t digits = 8;
+    auto type = VectorType::get({digits}, spec.acc);
+    auto numbers = [&](ArrayRef<float> v) -> Value {
+      return arith::ConstantOp::create(b, loc, DenseFPElementsAttr::get(type, v));
+    };
+    SmallVector<float> powers, next(digits, 1);
+    for (int64_t i = 0; i < digits; ++i)
+      powers.push_back(std::ldexp(1.0F, -4 * int(std::min(i, digits - 2))));
+    next[digits - 2] = 1.0F / 16, next[digits - 1] = 0;
+    scf::ForOp::create(b, loc, i64(0), rowCount, i64(1), {}, [&](OpBuilder &, Location, Value row, ValueRange) {
+      Value from = offset(a, arith::MulIOp::create(b, loc, row, rowStride));
+      Value first = arith::MulIOp::create(b, loc, row, steps);
+      scf::ForOp::create(b, loc, i64(0), steps, i64(1), {}, [&](OpBuilder &, Location, Value step, ValueRange) {
+        Value at =
+            offset(from, arith::MulIOp::create(b, loc, step, arith::MulIOp::create(b, loc, kStride, i64(digits))));
+        SmallVector<Value> elements;
+        for (int64_t i = 0; i < digits; ++i) {
+          Value x = load(spec.a, i == 0 ? at : offset(at, arith::MulIOp::create(b, loc, kStride, i64(i))));
+          elements.push_back(x.getType() == spec.acc ? x : arith::ExtFOp::create(b, loc, spec.acc, x).getResult());
+        }
+        Value x = vector::FromElementsOp::create(b, loc, type, elements);
+        Value scaled = arith::MulFOp::create(b, loc, x, numbers(powers));
+        Value shifted = vector::ShuffleOp::create(b, loc, scaled, scaled, ArrayRef<int64_t>{1, 2, 3, 4, 5, 6, 7, 7});
+        Value factors = arith::SubFOp::create(b, loc, scaled, arith::MulFOp::create(b, loc, shifted, numbers(next)));
+        Value place = arith::AddIOp::create(b, loc, first, step);
+        LLVM::StoreOp::create(b, loc, factors,
+                              offset(out, arith::MulIOp::create(b, loc, place, i64(digits * bytes(spec.acc)))),
+                              bytes(spec.acc));
+        Value total = vector::ReductionOp::create(b, loc, vector::CombiningKind::ADD, x, arith::FastMathFlags::reassoc);
+        LLVM::StoreOp::create(b, loc, total, offset(totals, arith::MulIOp::create(b, loc, place, i64(bytes(spec.acc)))),
+                              bytes(spec.acc));
         scf::YieldOp::create(b, loc);
       });
       scf::YieldOp::create(b, loc);
@@ -261,24 +316,17 @@ private:
     auto type = VectorType::get({spec.lanes}, b.getI32Type());
     return arith::ConstantOp::create(b, loc, DenseElementsAttr::get(type, b.getI32IntegerAttr(n)));
   }
-  /// The same for codes below 2^23, in i32: written into the mantissa of 2^23 they are added to it, and the zero points
-  /// have that added already. Both are exact, and cheaper than a conversion.
-  Value decodedBits(Value codes, int64_t vector) {
-    Value sum = arith::BitcastOp::create(b, loc, accType, arith::OrIOp::create(b, loc, codes, bits(mantissaBits)));
-    return arith::SubFOp::create(b, loc, sum, zeroVectors[vector]);
-  }
   void loadZeros() {
-    for (int64_t j = 0; spec.zeros && j < spec.vectors; ++j) {
-      zeroVectors[j] = load(accType, offset(zeros, j * spec.lanes * bytes(spec.acc)));
-      if (spec.nibbles)
-        zeroVectors[j] = arith::AddFOp::create(b, loc, zeroVectors[j],
-                                               arith::BitcastOp::create(b, loc, accType, bits(mantissaBits)));
-    }
+    for (int64_t j = 0; j < spec.vectors; ++j)
+      if (spec.zeros)
+        zeroVectors[j] = load(accType, offset(zeros, j * spec.lanes * bytes(spec.acc)));
+      else if (spec.nibbles)
+        zeroVectors[j] = floats(middle);
   }
-  static constexpr int64_t mantissaBits = 0x4B000000; // 2^23 as f32
-  /// The values of B for the value of k, or pair of them, at `ptr`; with nibbles those for the next value of k follow.
+  static constexpr double middle = 8; // the zero point of nibbles without zeros
+  /// The values of B for the value of k, or pair of them, at `ptr`; with nibbles those for the next seven follow.
   SmallVector<Value> loadRow(Value ptr) {
-    SmallVector<Value> row, second;
+    SmallVector<Value> row;
     int64_t width = spec.lanes * (spec.pairs ? 2 : 1);
     for (int64_t j = 0; j < spec.vectors; ++j) {
       Value v = load(VectorType::get({width}, spec.b), offset(ptr, j * width * bytes(spec.b)));
@@ -286,12 +334,17 @@ private:
         row.push_back(spec.scaled ? decoded(v, j) : widen(v, spec.bUnsigned));
         continue;
       }
-      Value byte = arith::ExtUIOp::create(b, loc, VectorType::get({spec.lanes}, b.getI32Type()), v);
-      row.push_back(decodedBits(arith::AndIOp::create(b, loc, byte, bits(15)), j));
-      second.push_back(decodedBits(arith::ShRUIOp::create(b, loc, byte, bits(4)), j));
+      row.push_back(v);
     }
-    row.append(second);
-    return row;
+    if (!spec.nibbles)
+      return row;
+    SmallVector<Value> codes;
+    for (int64_t i = 0; i < spec.side(); ++i)
+      for (int64_t j = 0; j < spec.vectors; ++j) {
+        Value code = arith::AndIOp::create(b, loc, arith::ShRUIOp::create(b, loc, row[j], bits(4 * i)), bits(15));
+        codes.push_back(arith::SubFOp::create(b, loc, arith::SIToFPOp::create(b, loc, accType, code), zeroVectors[j]));
+      }
+    return codes;
   }
   Value add(Value x, Value y) {
     if (isa<FloatType>(spec.acc))
@@ -320,6 +373,8 @@ private:
   /// Adds the products of `k` neighbouring values.
   SmallVector<Value> run(Value k, SmallVector<Value> sums) {
     // A row of one and a half lines is fetched with the next one, or a line of each two would be fetched twice.
+    if (spec.nibbles)
+      return runOfWords(k);
     loadZeros();
     int64_t row = spec.panel() * bytes(spec.b), unroll = splits;
     if (splits == 1 && prefetches() && !spec.pairs && row > cacheLine && row % cacheLine == cacheLine / 2)
@@ -329,11 +384,70 @@ private:
       Value step = i64(unroll);
       whole = arith::SubIOp::create(b, loc, k, arith::RemUIOp::create(b, loc, k, step));
       SmallVector<Value> parts(sums);
-      parts.append(rows * spec.vectors * (splits - 1),
-                   arith::ConstantOp::create(b, loc, b.getZeroAttr(accType)).getResult());
+      parts.append(rows * spec.vectors * (splits - 1), zeroVector());
       sums = fold(loop(zero, whole, step, parts, unroll));
     }
     return loop(whole, k, one, sums, 1);
+  }
+
+  /// The same with nibbles: `k` counts words. The digits of a word go to the sums in turn.
+  SmallVector<Value> runOfWords(Value k) {
+    int64_t count = rows * spec.vectors, digits = spec.side();
+    SmallVector<Value> init(count * splits + rows, zeroVector());
+    auto forOp =
+        scf::ForOp::create(b, loc, i64(0), k, i64(1), init, [&](OpBuilder &, Location, Value step, ValueRange in) {
+          SmallVector<Value> sums(in);
+          Value aRow = offset(aPtr, arith::MulIOp::create(b, loc, step, kStride));
+          Value bRow = offset(bPtr, arith::MulIOp::create(b, loc, step, i64(spec.rowBytes())));
+          Value total = offset(totalsPtr, arith::MulIOp::create(b, loc, step, i64(bytes(spec.acc))));
+          if (prefetches()) {
+            prefetch(offset(next.from, arith::MulIOp::create(b, loc, step, next.step)), secondLevel);
+            Value later = below(offset(bRow, aheadBytes), i64(llvm::alignTo(spec.rowBytes(), cacheLine)));
+            for (int64_t fetched = 0; fetched < spec.rowBytes(); fetched += cacheLine)
+              prefetch(offset(later, fetched), firstLevel);
+          }
+          auto broadcast = [&](Value from, int64_t row, Value stride) -> Value {
+            Value ptr = row == 0 ? from : offset(from, arith::MulIOp::create(b, loc, stride, i64(row)));
+            return vector::BroadcastOp::create(b, loc, accType, load(spec.acc, ptr));
+          };
+          for (int64_t i = 0; i < rows; ++i)
+            sums[count * splits + i] = add(sums[count * splits + i], broadcast(total, i, totalsStride));
+          SmallVector<Value> words;
+          for (int64_t j = 0; j < spec.vectors; ++j)
+            words.push_back(load(VectorType::get({spec.lanes}, spec.b), offset(bRow, j * spec.lanes * bytes(spec.b))));
+          for (int64_t d = 0; d < digits; ++d) {
+            // The highest bit would be a sign: all but the lowest code, moved down by one.
+            SmallVector<Value> right;
+            for (Value word : words) {
+              Value part = d + 1 < digits
+                               ? arith::AndIOp::create(b, loc, word, bits((1 << 4 * (d + 1)) - 1)).getResult()
+                               : arith::ShRUIOp::create(b, loc, word, bits(4)).getResult();
+              right.push_back(arith::SIToFPOp::create(b, loc, accType, part));
+            }
+            for (int64_t i = 0; i < rows; ++i) {
+              Value left = broadcast(offset(aRow, d * bytes(spec.acc)), i, rowStride);
+              for (int64_t j = 0; j < spec.vectors; ++j) {
+                Value &sum = sums[d % splits * count + i * spec.vectors + j];
+                sum = multiplyAdd(left, right[j], sum);
+              }
+            }
+          }
+          scf::YieldOp::create(b, loc, sums);
+        });
+    SmallVector<Value> sums(forOp.getResults());
+    SmallVector<Value> totals(ArrayRef<Value>(sums).take_back(rows));
+    sums = fold(sums);
+    loadZeros();
+    for (auto [n, sum] : llvm::enumerate(sums)) {
+      Value zero = arith::NegFOp::create(b, loc, zeroVectors[n % spec.vectors]);
+      sum = math::FmaOp::create(b, loc, zero, totals[n / spec.vectors], sum);
+    }
+    return sums;
+  }
+
+  Value zeroVector() { return arith::ConstantOp::create(b, loc, b.getZeroAttr(accType)); }
+  Value floats(double v) {
+    return arith::ConstantOp::create(b, loc, DenseElementsAttr::get(accType, b.getFloatAttr(spec.acc, v)));
   }
 
   /// Steps `k` through [from, to); each step handles `unroll` values of k. As many sums as `init` has go round.
@@ -358,20 +472,17 @@ private:
             ahead = offset(ahead, next.step);
         }
         SmallVector<Value> right = loadRow(offset(bRow, u * row));
-        for (int64_t second = 0; second < (spec.nibbles ? 2 : 1); ++second)
-          for (int64_t i = 0; i < rows; ++i) {
-            Value ptr = i == 0 ? aRow : offset(aRow, arith::MulIOp::create(b, loc, rowStride, i64(i)));
-            if (second)
-              ptr = offset(ptr, secondOffset);
-            Type unit = spec.pairs ? b.getI32Type() : spec.a;
-            Value left = vector::BroadcastOp::create(b, loc, VectorType::get({spec.lanes}, unit), load(unit, ptr));
-            left = spec.pairs ? vector::BitCastOp::create(b, loc, VectorType::get({spec.lanes * 2}, spec.a), left)
-                              : widen(left, spec.aUnsigned);
-            for (int64_t j = 0; j < spec.vectors; ++j) {
-              Value &sum = sums[(u * rows * spec.vectors + i * spec.vectors + j) % sums.size()];
-              sum = multiplyAdd(left, right[second * spec.vectors + j], sum);
-            }
+        for (int64_t i = 0; i < rows; ++i) {
+          Value ptr = i == 0 ? aRow : offset(aRow, arith::MulIOp::create(b, loc, rowStride, i64(i)));
+          Type unit = spec.pairs ? b.getI32Type() : spec.a;
+          Value left = vector::BroadcastOp::create(b, loc, VectorType::get({spec.lanes}, unit), load(unit, ptr));
+          left = spec.pairs ? vector::BitCastOp::create(b, loc, VectorType::get({spec.lanes * 2}, spec.a), left)
+                            : widen(left, spec.aUnsigned);
+          for (int64_t j = 0; j < spec.vectors; ++j) {
+            Value &sum = sums[(u * rows * spec.vectors + i * spec.vectors + j) % sums.size()];
+            sum = multiplyAdd(left, right[j], sum);
           }
+        }
         if (u + 1 < unroll)
           aRow = offset(aRow, kStride);
       }
@@ -396,7 +507,7 @@ private:
   VectorType accType;
   int64_t splits = 1;
   Value aPtr, rowStride, kStride, bPtr, scales, zeros;
-  Value secondOffset; // to the second value of k of a step, in A
+  Value totalsPtr, totalsStride; // sums of eight values of A; from row to row
   SmallVector<Value, 4> zeroVectors = SmallVector<Value, 4>(spec.vectors);
   Prefetch next;
 };
@@ -489,6 +600,10 @@ void disc::callMicroKernel(OpBuilder &b, Location loc, const MicroKernelSpec &sp
       args.push_back(ptr);
       operands.push_back(numbers);
     }
+  if (spec.nibbles) {
+    args.append({ptr, i64});
+    operands.append({codes.totals, codes.totalsStride});
+  }
   if (heights.min == heights.max) {
     LLVM::CallOp::create(b, loc, kernelFor(b, module, spec, heights.min, args), operands);
     return;
@@ -516,4 +631,20 @@ void disc::callUnpackPanel(OpBuilder &b, Location loc, const MicroKernelSpec &sp
     KernelWriter(b, own, spec, /*rows=*/1).writeUnpack(func);
   }
   LLVM::CallOp::create(b, loc, func, operands);
+}
+
+void disc::callPrepare(OpBuilder &b, Location loc, const MicroKernelSpec &spec, Value a, Value rowStride, Value kStride,
+                       Value steps, Value rows, Value out, Value totals) {
+  auto module = b.getInsertionBlock()->getParentOp()->getParentOfType<ModuleOp>();
+  Type ptr = LLVM::LLVMPointerType::get(b.getContext()), i64 = b.getI64Type();
+  std::string name;
+  llvm::raw_string_ostream(name) << "disc_prepare_" << spec.a << "_" << spec.acc;
+  auto func = module.lookupSymbol<LLVM::LLVMFuncOp>(name);
+  if (!func) {
+    OpBuilder::InsertionGuard guard(b);
+    Location own = NameLoc::get(b.getStringAttr(name));
+    func = declare(b, module, own, name, {ptr, i64, i64, i64, i64, ptr, ptr});
+    KernelWriter(b, own, spec, /*rows=*/1).writePrepare(func);
+  }
+  LLVM::CallOp::create(b, loc, func, ValueRange{a, rowStride, kStride, steps, rows, out, totals});
 }

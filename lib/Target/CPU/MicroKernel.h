@@ -22,14 +22,15 @@ struct MicroKernelSpec {
   bool runs = false;     // A's values of k lie in several runs, one after the other in B
   bool pairs = false;    // k advances by two, side by side in A and in B: sums of pairs of products, of bf16 in f32 or
                          // of i16 in i32, where B may be bytes
-  bool nibbles = false;  // B: bytes of two codes, unsigned, of 4 bits each, the first in the low half; needs `zeros`
+  bool nibbles = false;  // B: i32 of eight codes, unsigned, of 4 bits each, the first in the lowest bits; without
+                         // `zeros` the zero point of all is 8. A: what `callPrepare` wrote
   bool scaled = false;   // B: codes. The sum of each run is multiplied by a scale for its column
   bool zeros = false;    // ... and a zero point for its column is subtracted from each code
   bool aUnsigned = false, bUnsigned = false; // the integers are
 
   int64_t panel() const { return lanes * vectors; }
   /// Values of k in a step.
-  int64_t side() const { return pairs || nibbles ? 2 : 1; }
+  int64_t side() const { return pairs ? 2 : nibbles ? 8 : 1; }
   /// Bytes of a panel of B for a step.
   int64_t rowBytes() const;
   /// `f32_f32_f32_x32`
@@ -53,8 +54,9 @@ struct Prefetch {
 
 /// For a kernel with `scaled`, which has `runs` too: scales and zeros (f32) of the first run; `panel` of each lead to
 /// the next run's.
+/// With `nibbles`, the sums that `callPrepare` wrote, from the first run on, and the distance from row to row (i64).
 struct Codes {
-  Value scales, zeros;
+  Value scales, zeros, totals, totalsStride;
 };
 
 /// For a kernel with `runs`: how many there are, and the distance from one to the next in A (i64, in bytes). `k` is
@@ -70,6 +72,11 @@ struct Runs {
 void callMicroKernel(OpBuilder &builder, Location loc, const MicroKernelSpec &spec, TileHeights heights, Value rows,
                      Value a, Value rowStride, Value kStride, Value b, Value k, Value c, Value accumulate,
                      Prefetch next = {}, Runs runs = {}, Codes codes = {});
+
+/// For a kernel with `nibbles`: writes what it reads as A, `rows` rows of 8 * `steps` f32 to `out`, and for each step
+/// the sum of eight values to `totals`, from rows of 8 * `steps` values at `a`. All i64; strides in bytes.
+void callPrepare(OpBuilder &builder, Location loc, const MicroKernelSpec &spec, Value a, Value rowStride, Value kStride,
+                 Value steps, Value rows, Value out, Value totals);
 
 /// Makes floats of a panel of codes, once for many rows: out[k][j] = (code - zero) * scale. `spec` is that of the
 /// kernel for codes; `k` counts steps of each of `runs`.

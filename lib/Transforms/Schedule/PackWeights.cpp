@@ -16,8 +16,8 @@
 // them in registers and multiplies and sums in f32. If the target has instructions that sum pairs of products of bf16
 // (`bf16_dot`), panels hold two values of k side by side, and a kernel before rounds the left operand.
 //
-// Weights that are codes of a quantised tensor (Dequantized.h) stay codes, in panels of bytes, or of two codes of 4
-// bits in a byte, beside panels of their scales and zeros; the product kernel makes floats of them in registers. Codes
+// Weights that are codes of a quantised tensor (Dequantized.h) stay codes, in panels of bytes, or of eight codes of 4
+// bits in an i32, beside panels of their scales and zeros; the product kernel makes floats of them in registers. Codes
 // that are multiplied by codes stay bytes too, if the target sums pairs of products of 16 bits (`i16_dot`) two values
 // of k side by side.
 //
@@ -58,6 +58,8 @@ struct RhsDims {
 
 /// How values of k lie in a panel.
 enum class Side { One, Pairs, Nibbles };
+
+constexpr int64_t nibblesInWord = 8;
 
 /// The codes behind a right-hand side that is known at load.
 struct CodedWeight {
@@ -400,7 +402,7 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
                                     Side side) {
     SmallVector<int64_t> shape(batch);
     shape.push_back(llvm::divideCeil(n, panel));
-    shape.push_back(side == Side::One ? k : k / 2);
+    shape.push_back(k / (side == Side::One ? 1 : side == Side::Pairs ? 2 : nibblesInWord));
     shape.push_back(side == Side::Pairs ? 2 * panel : panel);
     return RankedTensorType::get(shape, element);
   }
@@ -429,9 +431,10 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     };
 
     if (std::optional<CodedWeight> coded = element.isF32() ? codedWeight(product.source, dims) : std::nullopt) {
-      bool narrow = coded->codes.isNarrow() && k / coded->groups % 2 == 0;
+      bool narrow = coded->codes.isNarrow() && k / coded->groups % nibblesInWord == 0;
       Side side = narrow ? Side::Nibbles : Side::One;
-      RankedTensorType codesType = panelType(batch, n, k, panel, nested.getI8Type(), side),
+      RankedTensorType codesType =
+                           panelType(batch, n, k, panel, narrow ? nested.getI32Type() : nested.getI8Type(), side),
                        scalesType = panelType(batch, n, coded->groups, panel, element, Side::One);
       CodedGlobals globals = codedPanels(product.source, *coded, codesType, scalesType, panel, side, loc);
       replace(load(globals.codes, codesType));
@@ -619,12 +622,17 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
       return panelsAtLoad(spread, dims, scalesType, panel, Side::One, loc);
     };
     globals.scales = panels(coded.codes.scale, 1, 0);
-    if (side == Side::Nibbles)
-      globals.zeros = panels(coded.codes.zero, 0, -coded.codes.low);
-    else if (coded.codes.zero && !coded.codes.zero.isZero())
+    // The middle of 4 bits is what kernels take without zeros.
+    double offset = side == Side::Nibbles ? double(-coded.codes.low) : 0;
+    if (side == Side::Nibbles && zeroNumber(coded.codes.zero) != 8 - offset)
+      globals.zeros = panels(coded.codes.zero, 0, offset);
+    else if (side != Side::Nibbles && coded.codes.zero && !coded.codes.zero.isZero())
       globals.zeros = panels(coded.codes.zero, 0, 0);
     return globals;
   }
+
+  /// The zero point that all codes have; nothing if it is not known.
+  static std::optional<double> zeroNumber(const PointOperand &zero) { return zero ? zero.value() : 0.0; }
 
   /// The codes less the least one that they are said to be; loading fails if there are others: half a byte would lose
   /// the rest.

@@ -51,6 +51,30 @@ module attributes {disc_plan.target = {vector_bits = 256 : i64}} {
     } -> tensor<1x16xi32>
     disc_plan.yield %c : tensor<1x16xi32>
   }
+
+  // Codes of 4 bits: the rows' factors are computed once, and two rows read words of eight codes.
+  // CHECK-LABEL: func.func @nibbles
+  // CHECK: llvm.call @disc_prepare_f32_f32(
+  // CHECK: llvm.call @disc_product_f32_i32_f32_x16_runs_nibbles_scaled_ub_p_r2(
+  disc_plan.kernel_func contraction @nibbles attributes {
+      layouts = [#disc_plan.layout<<0>, <[16, 1]>>, #disc_plan.layout<<0>, <[32, 16, 1]>>, #disc_plan.layout<<0>, <[16, 16, 1]>>, #disc_plan.layout<<0>, <[16, 1]>>],
+      arg_dims = [#disc_shape.dims<[2, 16]>, #disc_shape.dims<[1, 2, 16]>, #disc_shape.dims<[1, 1, 16]>],
+      schedule = {rows = 6 : i64, columns = [16], row_tiles = #disc_shape.expr<1>,
+                  lhs_scratch = #disc_shape.expr<1024>, rhs_scratch = #disc_shape.expr<4096>},
+      symbols = []} {
+  ^bb0(%x: tensor<2x16xf32>, %p: tensor<1x2x16xi32>, %s: tensor<1x1x16xf32>):
+    %w = disc_tensor.unpack %p scales %s : tensor<1x1x16xf32> batch [] n [0] k [1] panel 16 nibbles unsigned : tensor<1x2x16xi32> -> tensor<16x16xf32>
+    %zero = arith.constant 0.0 : f32
+    %e = tensor.empty() : tensor<2x16xf32>
+    %f = linalg.fill ins(%zero : f32) outs(%e : tensor<2x16xf32>) -> tensor<2x16xf32>
+    %c = linalg.generic {indexing_maps = [#x, #w, #y], iterator_types = ["parallel", "parallel", "reduction"]} ins(%x, %w : tensor<2x16xf32>, tensor<16x16xf32>) outs(%f : tensor<2x16xf32>) {
+    ^bb0(%l: f32, %r: f32, %o: f32):
+      %m = arith.mulf %l, %r : f32
+      %a = arith.addf %o, %m : f32
+      linalg.yield %a : f32
+    } -> tensor<2x16xf32>
+    disc_plan.yield %c : tensor<2x16xf32>
+  }
 }
 
 // CHECK-LABEL: llvm.func internal @disc_product_f32_f32_f32_x16_p_r6(
@@ -77,3 +101,14 @@ module attributes {disc_plan.target = {vector_bits = 256 : i64}} {
 // CHECK-COUNT-8: arith.muli
 // CHECK: scf.yield
 // CHECK: scf.for
+
+// CHECK-LABEL: llvm.func internal @disc_prepare_f32_f32(
+// CHECK: vector.shuffle %{{.*}}, %{{.*}} [1, 2, 3, 4, 5, 6, 7, 7]
+// CHECK: vector.reduction <add>
+
+// No code is shifted down but the last; the zero point, 8, multiplies sums of the row.
+// CHECK-LABEL: llvm.func internal @disc_product_f32_i32_f32_x16_runs_nibbles_scaled_ub_p_r2(
+// CHECK: arith.andi %[[WORD:[^,]*]], %{{.*}} : vector<8xi32>
+// CHECK-NOT: arith.shrui
+// CHECK: arith.sitofp
+// CHECK: arith.shrui %[[WORD]]

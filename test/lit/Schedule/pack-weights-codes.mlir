@@ -1,22 +1,23 @@
 // RUN: disc-opt %s -disc-schedule-hoist-parameters -disc-schedule-pack-weights -split-input-file | FileCheck %s
 
-// Weights of 4 bits with a scale for each 32 of a row: panels of two codes in a byte, and of scales and zeros. The codes
-// are checked as they are packed, and floats of them are nowhere.
-// CHECK-DAG: disc_plan.global @packed0 : tensor<1x32x24xi8>
+// Weights of 4 bits with a scale for each 32 of a row: panels of eight codes in an i32, and of scales. The zero point of
+// all, 0 of codes from -8 on, is what is meant without zeros. The codes are checked as they are packed, and floats of them
+// are nowhere; nor do the bytes stay.
+// CHECK-NOT: disc_plan.global @hoisted
+// CHECK-DAG: disc_plan.global @packed0 : tensor<1x8x24xi32>
 // CHECK-DAG: disc_plan.global @packed1 : tensor<1x2x24xf32>
-// CHECK-DAG: disc_plan.global @packed2 : tensor<1x2x24xf32>
+// CHECK-NOT: disc_plan.global @packed2
 // CHECK-LABEL: func.func @init()
 // CHECK-NOT: tensor<20x2x32xf32>
 // CHECK: disc_tensor.check_index %{{.*}} below %{{.*}} "the op at the line"
-// CHECK: disc_tensor.pack %{{.*}} batch [] n [0] k [1, 2] panel 24 nibbles : tensor<20x2x32xi8> -> tensor<1x32x24xi8>
+// CHECK: disc_tensor.pack %{{.*}} batch [] n [0] k [1, 2] panel 24 nibbles : tensor<20x2x32xi8> -> tensor<1x8x24xi32>
 // CHECK: disc_tensor.pack %{{.*}} batch [] n [0] k [1] panel 24 : tensor<20x2xf32> -> tensor<1x2x24xf32>
 // CHECK-LABEL: func.func @main
 // CHECK: %[[C:.*]] = disc_plan.global_load @packed0
 // CHECK: %[[S:.*]] = disc_plan.global_load @packed1
-// CHECK: %[[Z:.*]] = disc_plan.global_load @packed2
-// CHECK: disc_plan.kernel contraction ins(%{{.*}}, %[[C]], %[[S]], %[[Z]] :
-// CHECK: disc_tensor.unpack %{{.*}} scales %{{.*}} : tensor<1x2x24xf32> zeros %{{.*}} : tensor<1x2x24xf32>
-// CHECK-SAME: batch [] n [0] k [1] panel 24 nibbles unsigned : tensor<1x32x24xi8> -> tensor<20x64xf32>
+// CHECK: disc_plan.kernel contraction ins(%{{.*}}, %[[C]], %[[S]] :
+// CHECK: disc_tensor.unpack %{{.*}} scales %{{.*}} : tensor<1x2x24xf32>
+// CHECK-SAME: batch [] n [0] k [1] panel 24 nibbles unsigned : tensor<1x8x24xi32> -> tensor<20x64xf32>
 #w = affine_map<(n, g, k) -> (n, g, k)>
 #s = affine_map<(n, g, k) -> (n, g)>
 #a = affine_map<(m, n, k) -> (m, k)>

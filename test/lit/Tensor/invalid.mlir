@@ -354,7 +354,7 @@ func.func @t36(%x: tensor<4xf32>) {
 // -----
 
 func.func @t38(%w: tensor<64x32xf32>) {
-  // expected-error @+1 {{with nibbles needs panels of bytes without pairs (T38)}}
+  // expected-error @+1 {{with nibbles needs panels of i32 without pairs (T38)}}
   %0 = disc_tensor.pack %w batch [] n [0] k [1] panel 16 nibbles : tensor<64x32xf32> -> tensor<4x16x16xf32>
   return
 }
@@ -379,9 +379,9 @@ func.func @t37_zeros(%w: tensor<4x32x16xi8>, %z: tensor<4x1x16xf32>) {
 
 // -----
 
-func.func @t38_zeros(%w: tensor<4x16x16xi8>, %s: tensor<4x1x16xf32>) {
-  // expected-error @+1 {{with nibbles needs scales, zeros and unsigned codes (T38)}}
-  %0 = disc_tensor.unpack %w scales %s : tensor<4x1x16xf32> batch [] n [0] k [1] panel 16 nibbles unsigned
-      : tensor<4x16x16xi8> -> tensor<64x32xf32>
+func.func @t38_signed(%w: tensor<4x4x16xi32>, %s: tensor<4x1x16xf32>) {
+  // expected-error @+1 {{with nibbles needs scales and unsigned codes (T38)}}
+  %0 = disc_tensor.unpack %w scales %s : tensor<4x1x16xf32> batch [] n [0] k [1] panel 16 nibbles
+      : tensor<4x4x16xi32> -> tensor<64x32xf32>
   return
 }

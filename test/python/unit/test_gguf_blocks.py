@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+
 from disc.coded import CodedEmbedding, CodedLinear, Codes, packed
 from disc.errors import ArgumentValueError
 from disc.gguf_blocks import FORMATS, codes_of
