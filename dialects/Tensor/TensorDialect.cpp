@@ -266,7 +266,14 @@ template <typename PanelOp> static LogicalResult verifyPanelDims(PanelOp op, Ran
   return success();
 }
 
-template <typename PanelOp> static LogicalResult verifyNibbles(PanelOp op, RankedTensorType panels) {
+/// `matrix` is what the panels hold.
+template <typename PanelOp>
+static LogicalResult verifyNibbles(PanelOp op, RankedTensorType panels, RankedTensorType matrix) {
+  int64_t depth = 1;
+  for (int64_t d : op.getKDims())
+    depth = matrix.isDynamicDim(d) || depth == 0 ? 0 : depth % 8 * (matrix.getDimSize(d) % 8);
+  if (op.getNibbles() && depth % 8 != 0)
+    return op.emitOpError("with nibbles needs a multiple of 8 values of k (T38)");
   if (op.getNibbles() && (op.getPairs() || !panels.getElementType().isInteger(32)))
     return op.emitOpError("with nibbles needs panels of i32 without pairs (T38)");
   return success();
@@ -275,14 +282,15 @@ template <typename PanelOp> static LogicalResult verifyNibbles(PanelOp op, Ranke
 LogicalResult PackOp::verify() {
   if (failed(verifyPanelDims(*this, tensorType(getSource()), "(T13)")))
     return failure();
-  return verifyNibbles(*this, tensorType(getResult()));
+  return verifyNibbles(*this, tensorType(getResult()), tensorType(getSource()));
 }
 
 int64_t UnpackOp::getGroups() { return getScales() ? tensorType(getScales()).getShape().drop_back().back() : 0; }
 
 LogicalResult UnpackOp::verify() {
   RankedTensorType panels = tensorType(getSource());
-  if (failed(verifyPanelDims(*this, tensorType(getResult()), "(T14)")) || failed(verifyNibbles(*this, panels)))
+  RankedTensorType matrix = tensorType(getResult());
+  if (failed(verifyPanelDims(*this, matrix, "(T14)")) || failed(verifyNibbles(*this, panels, matrix)))
     return failure();
   if (getNibbles() && (!getScales() || !getUnsignedCodes()))
     return emitOpError("with nibbles needs scales and unsigned codes (T38)");

@@ -379,6 +379,14 @@ func.func @t37_zeros(%w: tensor<4x32x16xi8>, %z: tensor<4x1x16xf32>) {
 
 // -----
 
+func.func @t38_depth(%w: tensor<64x12xi8>) {
+  // expected-error @+1 {{with nibbles needs a multiple of 8 values of k (T38)}}
+  %0 = disc_tensor.pack %w batch [] n [0] k [1] panel 16 nibbles : tensor<64x12xi8> -> tensor<4x1x16xi32>
+  return
+}
+
+// -----
+
 func.func @t38_signed(%w: tensor<4x4x16xi32>, %s: tensor<4x1x16xf32>) {
   // expected-error @+1 {{with nibbles needs scales and unsigned codes (T38)}}
   %0 = disc_tensor.unpack %w scales %s : tensor<4x1x16xf32> batch [] n [0] k [1] panel 16 nibbles
