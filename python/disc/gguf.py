@@ -95,21 +95,14 @@ class _File:
         model.tie_weights()  # type: ignore[operator]
         return model
 
-    def process(self, name: str, weights: Any, names: dict[str, str]) -> dict[str, Any]:
-        """The model's weights that ``weights``, an array, gives, as transformers computes them."""
-        own: dict[str, Any] = {"tensors": self._joined}
-        before = set(self._joined)
+    def process(self, name: str, weights: Any, names: dict[str, str], joined: dict[str, Any]) -> Any:
+        """The model's weight that transformers makes of an array; None if it has no name of its own.
+
+        ``joined`` gets the weights that several tensors of the file are parts of, as far as they are known.
+        """
+        own = {"tensors": joined}
         result = self.processor.process(weights=weights, name=name, tensor_key_mapping=names, parsed_parameters=own)
-        found = {key: self._joined[key] for key in self._joined if key not in before}
-        if result.name in names:
-            found[names[result.name]] = result.weights
-        return found
-
-    _joined: dict[str, Any] = {}
-
-    def start(self) -> None:
-        """Forgets weights that several tensors of the file are joined to."""
-        self._joined = {}
+        return result.weights if result.name in names else None
 
     def floats(self, tensor: Any) -> Any:
         """The tensor as an array of f32."""
@@ -146,18 +139,21 @@ class _Loading:
 
     def run(self) -> None:
         """Sets all weights."""
-        self.file.start()
+        joined: dict[str, Any] = {}
         parameters = dict(self.model.named_parameters(remove_duplicate=False))
         unknown = []
         for name, tensor in self.file.tensors.items():
             if name == _FACTORS:
                 self._divide_frequencies(torch.from_numpy(np.array(self.file.floats(tensor), np.float32)))
             elif not self._keep_codes(name, tensor, parameters):
-                found = self.file.process(name, self.file.floats(tensor), self.names)
-                for key, values in found.items():
-                    self._copy(key, values, parameters)
-                if not found and name not in self.names:
+                before = len(joined)
+                values = self.file.process(name, self.file.floats(tensor), self.names, joined)
+                if values is not None:
+                    self._copy(self.names[name], values, parameters)
+                elif name not in self.names and len(joined) == before:
                     unknown.append(name)
+        for key, values in joined.items():
+            self._copy(key, values, parameters)
         if unknown:
             _LOG.warning("%s: the model has no place for %s", self.file.path, ", ".join(unknown))
         missing = [name for name, p in parameters.items() if id(p) not in self.set]
@@ -170,7 +166,7 @@ class _Loading:
         layer = self.layers.get(key.rpartition(".")[0]) if key else None
         if key is None or not key.endswith(".weight") or _like(layer) is None or tensor.data.ndim != 2:
             return False
-        order = self._row_order(name, key, len(tensor.data))
+        order = self._row_order(name, len(tensor.data))
         codes = None if order is None else self.file.codes(tensor)
         if codes is None or order is None:
             return False
@@ -187,15 +183,13 @@ class _Loading:
             setattr(owner, attribute, make(codes, bias))
         return True
 
-    def _row_order(self, name: str, key: str, rows: int) -> Tensor | None:
+    def _row_order(self, name: str, rows: int) -> Tensor | None:
         """Which row of the tensor each row of the weight is, as transformers has it; None if it does more to it."""
         probe = np.repeat(np.arange(rows, dtype=np.float32)[:, None], 2, axis=1)
         try:
-            result = self.file.process(name, probe, self.names).get(key)
+            result = self.file.process(name, probe, self.names, {})
         except (ValueError, TypeError, IndexError):
             return None
-        finally:
-            self.file.start()
         if result is None:
             return None
         order = torch.as_tensor(np.asarray(result))

@@ -229,8 +229,8 @@ SmallVector<Panel> ContractionEmitter::placeRhs(Part &part, const Task &task, Va
   return out;
 }
 
-/// With more rows codes are made floats once for the task, in scratch, not again for each tile: halves of bytes take
-/// more work, and registers that the sums of a whole tile need.
+/// With more rows codes are made floats once for the task, in scratch, not again for each tile: codes of 4 bits need
+/// registers that the sums of a whole tile take.
 int64_t ContractionEmitter::fewRows(const Part &part) {
   if (!hasNibbles(part))
     return 3 * tileRows;

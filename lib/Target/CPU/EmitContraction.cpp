@@ -28,6 +28,7 @@
 //
 // Test: test/lit/CPU/contraction.mlir
 //
+//===----------------------------------------------------------------------===//
 
 #include "lib/Target/CPU/ContractionEmitter.h"
 

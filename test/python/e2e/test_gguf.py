@@ -47,6 +47,22 @@ def gpt2():
     )
 
 
+def qwen2_moe():
+    return transformers.Qwen2MoeConfig(
+        **SIZES,
+        hidden_size=64,
+        intermediate_size=64,
+        moe_intermediate_size=32,
+        shared_expert_intermediate_size=64,
+        num_experts=4,
+        num_experts_per_tok=2,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        tie_word_embeddings=True,
+    )
+
+
 def data_of(kind, shape, rng):
     """A random tensor of a format; of those that the package cannot write, random bytes with small scales."""
     if kind.name[-2:] != "_K":
@@ -65,7 +81,7 @@ def write(path, config, kind, factors=False):
     rng = np.random.default_rng(0)
     name = config.model_type
     model = transformers.AutoModelForCausalLM.from_config(config)
-    writer = gguf.GGUFWriter(path, name)
+    writer = gguf.GGUFWriter(path, name.replace("_", ""))
     writer.add_name("random")
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
@@ -83,6 +99,12 @@ def write(path, config, kind, factors=False):
     writer.add_token_list([f"t{i}" for i in range(VOCABULARY)])
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
+    if name == "qwen2_moe":
+        writer.add_expert_count(config.num_experts)
+        writer.add_expert_used_count(config.num_experts_per_tok)
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+        writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
+    name = name.replace("_", "")
     arch = next(key for key, value in gguf.MODEL_ARCH_NAMES.items() if value == name)
     names = gguf.get_tensor_name_map(arch, config.num_hidden_layers)
     tied = config.tie_word_embeddings
@@ -91,6 +113,15 @@ def write(path, config, kind, factors=False):
         if tied and base == "lm_head":
             continue
         shape = tuple(tensor.shape)
+        if base.endswith(".experts"):
+            # The file has the two parts of gate_up_proj apart.
+            parts = {"gate_up_proj": ["gate", "up"], "down_proj": ["down"]}[suffix]
+            shape = (shape[0], shape[1] // len(parts), shape[2])
+            for part in parts:
+                writer.add_tensor(f"blk.0.ffn_{part}_exps.weight", data_of(kind, shape, rng), raw_dtype=kind)
+            continue
+        if base.endswith("shared_expert_gate"):
+            shape = shape[1:]
         if isinstance(model.get_submodule(base), transformers.pytorch_utils.Conv1D):
             shape = shape[::-1]
         if len(shape) == 2 and "wpe" not in key:
@@ -152,17 +183,27 @@ def test_logits_and_tokens_are_those_of_floats(tmp_path, name):
     assert torch.equal(lm.generate(ids, **options), floats.generate(ids, **options))
 
 
-@pytest.mark.parametrize("config", [qwen2, gpt2, lambda: llama(64, tied=True)], ids=["qwen2", "gpt2", "tied"])
+@pytest.mark.parametrize(
+    "config", [qwen2, gpt2, qwen2_moe, lambda: llama(64, tied=True)], ids=["qwen2", "gpt2", "moe", "tied"]
+)
 def test_other_models(tmp_path, config):
     path = write(tmp_path / "m.gguf", config(), gguf.GGMLQuantizationType.Q4_0)
-    model = disc.gguf.load(path)
-    assert not any(isinstance(m, torch.nn.Linear) for m in model.modules())
+    # transformers does not read the size of experts from files.
+    model = disc.gguf.load(
+        path, transformers.AutoModelForCausalLM.from_config(config()) if config is qwen2_moe else None
+    )
+    # Of the layers only the gate of shared experts is a vector in the file.
+    floats = [n for n, m in model.named_modules() if isinstance(m, torch.nn.Linear)]
+    assert all(name.endswith("shared_expert_gate") for name in floats)
     assert model.lm_head.codes is model.get_input_embeddings().codes
     ids = torch.randint(3, VOCABULARY, (2, 9), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         floats = of_floats(path, model)
         want = floats(ids).logits
-        assert close(model(ids).logits, want, floats.double()(ids).logits)
+        if config is qwen2_moe:  # PyTorch has no grouped products in float64.
+            torch.testing.assert_close(model(ids).logits, want, rtol=1e-5, atol=1e-5)
+        else:
+            assert close(model(ids).logits, want, floats.double()(ids).logits)
 
 
 def test_weights_for_a_given_model_and_factors_of_frequencies(tmp_path):
