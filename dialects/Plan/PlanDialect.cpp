@@ -42,7 +42,7 @@ bool mlir::disc::isKernelBodyOp(Operation *op) {
          (isa_and_present<arith::ArithDialect, math::MathDialect>(op->getDialect()) &&
           llvm::none_of(op->getResultTypes(), llvm::IsaPred<RankedTensorType>)) ||
          isa<DimOp, arith::ConstantOp, tensor::EmptyOp, linalg::FillOp, linalg::GenericOp, AttentionOp, ConvolutionOp,
-             WinogradOp, ConcatOp, RunningSumOp, PackOp, UnpackOp, CallFunctionOp, YieldOp>(op);
+             WinogradOp, ConcatOp, RunningSumOp, PackOp, UnpackOp, UnpackFragmentsOp, CallFunctionOp, YieldOp>(op);
 }
 
 static LogicalResult verifyBody(Operation *kernel, Region &body, StringRef label) {

@@ -122,6 +122,11 @@ SmallVector<SymExpr> UnpackOp::getResultDims(unsigned, DimsQuery &query) {
   return dims;
 }
 
+SmallVector<SymExpr> UnpackFragmentsOp::getResultDims(unsigned, DimsQuery &) {
+  ArrayRef<int64_t> shape = cast<RankedTensorType>(getType()).getShape();
+  return SmallVector<SymExpr>(shape.begin(), shape.end());
+}
+
 SmallVector<SymExpr> LoopOp::getResultDims(unsigned index, DimsQuery &query) {
   if (index < getNumCarried())
     return query.dims(getInits()[index]);

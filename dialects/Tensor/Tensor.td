@@ -323,6 +323,50 @@ def Tensor_UnpackOp : Tensor_Op<"unpack", [Tensor_KnownDims, AttrSizedOperandSeg
   let hasVerifier = 1;
 }
 
+def Tensor_UnpackFragmentsOp : Tensor_Op<"unpack_fragments", [Tensor_KnownDims]> {
+  let summary = "quantised weights in the order in which the threads of a matrix unit read them";
+  let description = [{
+    The result is `(code - zero) * scale`, rounded to its element type. Inside a kernel the operation says what its
+    operands mean; it is never computed: a contraction reads the codes.
+
+    Codes are unsigned integers of `bits` bits (4 or 8) in words of 32 bits: `[batch..., ceil(N / 8), ceil(K / block),
+    128]`, where a block is 512 / `bits` values of k. Of eight columns and a block each of 32 threads has four words, one
+    after the other: thread `4 * g + t` those of column g and of the values `32 * s + 8 * t + i` of k, for all
+    s and for i from 0 to 7. Of 4 bits, word s has the eight codes; code i is in the bits from
+    `i % 2 * 16 + i / 2 * 4` on. Of 8 bits, words `2 * s` and `2 * s + 1` have four each; code i is in the bits from
+    `i % 2 * 16 + i % 4 / 2 * 8` on. So pairs of neighbours are in both halves of a word after a shift.
+
+    Scales and zeros are f32, `[batch..., groups, 8 * ceil(N / 8)]`: one for each column and each of `groups` runs of
+    neighbouring values of k. Without zeros, `zero` is that of all.
+
+    ```mlir
+    %w = disc_tensor.unpack_fragments %c scales %s : tensor<16x64xf32> zero 8 bits 4 batch [] n [0] k [1]
+        : tensor<8x4x128xi32> -> tensor<60x512xbf16>
+    ```
+
+    (T39) `batch_dims`, `n_dims` and `k_dims` together name each result dimension once; the result is of floats and its
+    shape is static; codes, scales and zeros have the shapes above; there is one group, or groups of a multiple of 32
+    values of k.
+  }];
+  let arguments = (ins AnyRankedTensor:$source, AnyRankedTensor:$scales, Optional<AnyRankedTensor>:$zeros,
+                       I64Attr:$zero, I64Attr:$bits, DenseI64ArrayAttr:$batch_dims, DenseI64ArrayAttr:$n_dims,
+                       DenseI64ArrayAttr:$k_dims);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = [{
+    $source `scales` $scales `:` type($scales) (`zeros` $zeros^ `:` type($zeros))? `zero` $zero `bits` $bits
+    `batch` $batch_dims `n` $n_dims `k` $k_dims attr-dict `:` type($source) `->` type($result)
+  }];
+  let extraClassDeclaration = [{
+    /// Values of k in four words of a thread and its three neighbours.
+    int64_t getBlock() { return 512 / static_cast<int64_t>(getBits()); }
+    /// Runs of k with scales of their own.
+    int64_t getGroups();
+    /// The product of the result's extents.
+    int64_t extent(::llvm::ArrayRef<int64_t> dims);
+  }];
+  let hasVerifier = 1;
+}
+
 def Tensor_SymbolsAttr : TypedArrayAttrBase<FlatSymbolRefAttr, "names of symbols"> {
   let constBuilderCall = "$_builder.getArrayAttr($0)";
 }

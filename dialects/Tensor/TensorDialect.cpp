@@ -246,12 +246,8 @@ LogicalResult CallFunctionOp::verify() {
   return success();
 }
 
-/// Panels and what they hold: `dims` name each dimension of `type` once.
-template <typename PanelOp> static LogicalResult verifyPanelDims(PanelOp op, RankedTensorType type, StringRef label) {
-  constexpr int64_t kWidest = 1024;
-  if (op.getPanel() < 1 || op.getPanel() > kWidest)
-    return op.emitOpError() << "the panel must have from 1 to " << kWidest << " elements, not " << op.getPanel() << " "
-                            << label;
+/// Batch, n and k dimensions name each dimension of `type` once.
+template <typename RightOp> static LogicalResult verifyRoles(RightOp op, RankedTensorType type, StringRef label) {
   llvm::SmallBitVector seen(type.getRank());
   int64_t named = 0;
   for (ArrayRef<int64_t> dims : {op.getBatchDims(), op.getNDims(), op.getKDims()})
@@ -264,6 +260,15 @@ template <typename PanelOp> static LogicalResult verifyPanelDims(PanelOp op, Ran
   if (named != type.getRank() || !seen.all())
     return op.emitOpError() << "dims must name each dimension once " << label;
   return success();
+}
+
+/// Panels and what they hold.
+template <typename PanelOp> static LogicalResult verifyPanelDims(PanelOp op, RankedTensorType type, StringRef label) {
+  constexpr int64_t kWidest = 1024;
+  if (op.getPanel() < 1 || op.getPanel() > kWidest)
+    return op.emitOpError() << "the panel must have from 1 to " << kWidest << " elements, not " << op.getPanel() << " "
+                            << label;
+  return verifyRoles(op, type, label);
 }
 
 /// `matrix` is what the panels hold.
@@ -309,6 +314,41 @@ LogicalResult UnpackOp::verify() {
       !isa<FloatType>(tensorType(getResult()).getElementType()) || !fits(getScales()) ||
       (getZeros() && (!fits(getZeros()) || getZeros().getType() != getScales().getType())))
     return emitOpError("has scales or zeros of another shape or type than its panels need (T37)");
+  return success();
+}
+
+int64_t UnpackFragmentsOp::getGroups() { return tensorType(getScales()).getShape().drop_back().back(); }
+
+int64_t UnpackFragmentsOp::extent(ArrayRef<int64_t> dims) {
+  int64_t product = 1;
+  for (int64_t d : dims)
+    product *= tensorType(getResult()).getDimSize(d);
+  return product;
+}
+
+LogicalResult UnpackFragmentsOp::verify() {
+  RankedTensorType matrix = tensorType(getResult()), codes = tensorType(getSource());
+  if (failed(verifyRoles(*this, matrix, "(T39)")))
+    return failure();
+  if (getBits() != 4 && getBits() != 8)
+    return emitOpError("needs codes of 4 or 8 bits (T39)");
+  if (!matrix.hasStaticShape() || !isa<FloatType>(matrix.getElementType()))
+    return emitOpError("results in floats of a static shape (T39)");
+  SmallVector<int64_t> batch;
+  for (int64_t d : getBatchDims())
+    batch.push_back(matrix.getDimSize(d));
+  int64_t tiles = llvm::divideCeil(extent(getNDims()), 8), depth = extent(getKDims());
+  SmallVector<int64_t> shape(batch), scales(batch);
+  shape.append({tiles, int64_t(llvm::divideCeil(depth, getBlock())), 128});
+  auto scalesType = tensorType(getScales());
+  scales.append({scalesType.getRank() > 1 ? getGroups() : 0, 8 * tiles});
+  Type f32 = Float32Type::get(getContext());
+  if (codes != RankedTensorType::get(shape, IntegerType::get(getContext(), 32)) ||
+      scalesType != RankedTensorType::get(scales, f32) || (getZeros() && getZeros().getType() != scalesType))
+    return emitOpError("has codes, scales or zeros of another shape or type than the result needs (T39)");
+  int64_t groups = getGroups();
+  if (groups < 1 || (groups > 1 && depth % (32 * groups) != 0))
+    return emitOpError("needs one group, or groups of a multiple of 32 values of k (T39)");
   return success();
 }
 

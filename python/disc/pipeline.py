@@ -313,7 +313,15 @@ def blocks(
             Stage("shape", (f"disc-describe-device{{{describe}}}", *_CPU["shape"].passes)),
             Stage("library", ("disc-library-claim-functions", *_CPU["library"].passes)),
             Stage("fusion", fusion),
-            Stage("schedule", ("disc-schedule-hoist-parameters", "disc-schedule-blocks", "disc-schedule-verify")),
+            Stage(
+                "schedule",
+                (
+                    "disc-schedule-hoist-parameters",
+                    "disc-schedule-pack-fragments",
+                    "disc-schedule-blocks",
+                    "disc-schedule-verify",
+                ),
+            ),
             _CPU["memory"],
             Stage("codegen", ("disc-gpu-emit-kernels", "canonicalize", "cse", *code, *lower)),
         ),

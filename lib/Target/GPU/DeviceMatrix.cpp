@@ -31,6 +31,10 @@
 //   }
 //   nvvm.griddepcontrol launch_dependents
 //
+// Weights that are codes (DeviceCodes.h) pass through such a queue as they are, with their scales, a block of values of k
+// in each step. Threads multiply whole numbers, and scale the sums of each run of values that share a scale. Tiles of
+// more rows read chunks of what the codes stand for.
+//
 // Chunk `c` of line `r` is stored at chunk `c ^ (r / 2 % 4)`: then eight neighbouring threads write to, and read from,
 // different banks, in all orders that occur here.
 //
@@ -59,7 +63,7 @@ class MatrixProduct {
 public:
   MatrixProduct(DeviceKernel &k, ProductSource &source)
       : k(k), b(k.b), m(k.m), source(source), points(source.points), element(source.operandElement()),
-        unit(k.b, k.loc, element) {}
+        unit(k.b, k.loc, element), coded(source.codes()) {}
 
   LogicalResult emit();
 
@@ -94,6 +98,9 @@ private:
   SmallVector<Line> warpLines();
   Value zeroChunk() { return points.constant(cast<TypedAttr>(b.getZeroAttr(unit.chunkType()))); }
   SmallVector<Value> streamed(ArrayRef<Line> lines);
+  SmallVector<Value> streamedCodes(ArrayRef<Line> rows);
+  int64_t codeWords();
+  int64_t codeStages();
   void storeSums(ValueRange sums, Value firstRow);
   void epilogue(ValueRange sums);
   Value withoutNan(Value sum, Value row, Value column);
@@ -113,6 +120,7 @@ private:
   PointEmitter &points;
   Type element;
   MatrixUnit unit;
+  DeviceCodes *coded; ///< The right operand, if it is codes.
 
   int64_t tileRows = 0, tileColumns = 0, warpRows = 0, warpColumns = 0, stages = 0, slices = 0, knownDepth = 0;
   int64_t rowWarps = 0, columnWarps = 0, pitch = 0;
@@ -152,7 +160,7 @@ LogicalResult MatrixProduct::emit() {
   int64_t sumWords = pitch * (slices > 1 ? slices * tileRows : warpRows);
   int64_t lineWords = stages * (tileRows + tileColumns) * kWords;
   if (slices > 1)
-    lineWords = stages > 2 ? stages * slices * tileColumns * kWords : 0;
+    lineWords = stages <= 2 ? 0 : coded ? codeStages() * slices * codeWords() : stages * slices * tileColumns * kWords;
   memory = k.shared(b.getI32Type(), std::max(sumWords, lineWords));
   SmallVector<Value> sums = slices > 1 ? sliced() : staged();
   if (ok)
@@ -168,6 +176,9 @@ Value MatrixProduct::clampedLine(const Operand &operand, Value line) {
 /// The chunk that begins at a position of the sum; zeros beyond the end. `address`: of position 0 of the line, if it is
 /// read in chunks.
 Value MatrixProduct::chunkAt(const Operand &operand, Value line, Value lineStart, Value position) {
+  // Beyond the depth the other operand is zero.
+  if (coded && !operand.isLeft)
+    return coded->chunk(unit, batch, line, position);
   Value last = m.sub(depth, m.constant(1));
   if (lineStart) {
     // The depth is a multiple of a chunk, so a chunk is inside or outside as a whole.
@@ -434,10 +445,178 @@ SmallVector<Value> MatrixProduct::streamed(ArrayRef<Line> lines) {
   return carried;
 }
 
+/// Of a stage of the queue: the codes of the tile, and a scale and zero for each thread where those differ along k.
+int64_t MatrixProduct::codeWords() {
+  int64_t more = coded->groups > 1 ? k.warp * (1 + coded->hasZeros()) : 0;
+  return tileColumns / DeviceCodes::kColumns * (DeviceCodes::kFragmentBytes / 4 + more);
+}
+
+/// As many as fit into 48 KiB.
+int64_t MatrixProduct::codeStages() {
+  constexpr int64_t kMostWords = (48 << 10) / 4;
+  return std::max<int64_t>(std::min(stages, kMostWords / (slices * codeWords())), 2);
+}
+
+/// Every warp takes blocks `warp`, `warp + slices`, ... of the codes.
+SmallVector<Value> MatrixProduct::streamedCodes(ArrayRef<Line> rows) {
+  int64_t tiles = tileColumns / DeviceCodes::kColumns, runs = coded->runs(), numStages = codeStages();
+  bool isGrouped = coded->groups > 1, hasZeros = coded->hasZeros();
+  Type i32 = b.getI32Type(), f32 = b.getF32Type();
+  Value lane = m.rem(k.thread(), m.constant(k.warp)), blocks = m.constant(coded->blocks());
+  Value numSlices = m.constant(slices), size = m.constant(numStages);
+  auto number = [&](int64_t v) -> Value { return arith::ConstantOp::create(b, k.loc, b.getI32IntegerAttr(v)); };
+
+  // Of each tile of columns: its codes, and its scales and zeros. Thread `8 * run + column` brings those of a run of
+  // values of k.
+  SmallVector<Value> codes;
+  SmallVector<std::pair<Value, Value>> panes;
+  Value eight = m.constant(8), own = m.mul(m.rem(lane, eight), 4), ownRun = m.rem(m.div(lane, eight), m.constant(runs));
+  for (int64_t j = 0; j < tiles; ++j) {
+    Value tile = m.min(m.add(m.div(right.first, eight), m.constant(j)), m.constant(coded->tiles() - 1));
+    codes.push_back(m.advance(coded->fragmentAddress(batch, tile), m.mul(lane, MatrixUnit::kChunkBytes)));
+    panes.push_back({coded->scaleAddress(batch, tile), hasZeros ? coded->zeroAddress(batch, tile) : Value()});
+  }
+  int64_t perTile = codeWords() / tiles, codesWords = DeviceCodes::kFragmentBytes / 4;
+  auto queued = [&](Value slot, int64_t tile, int64_t part) {
+    Value word = m.mul(m.add(m.mul(slot, slices), warp), codeWords());
+    word = m.add(word, m.constant(tile * perTile + (part ? codesWords + (part - 1) * k.warp : 0)));
+    return address(m.add(word, m.mul(lane, part ? 1 : kChunkWords)));
+  };
+  auto copyBlock = [&](Value block, Value slot) {
+    // Beyond the end nothing is read, and the codes are zero.
+    auto bytes = [&](int64_t count) -> Value {
+      return arith::SelectOp::create(b, k.loc, m.less(block, blocks), number(count), number(0));
+    };
+    Value inside = m.min(block, m.constant(coded->blocks() - 1));
+    auto copyOne = [&](Value to, Value from) {
+      NVVM::CpAsyncOp::create(b, k.loc, to, from, 4, NVVM::LoadCacheModifierKind::CA, bytes(4));
+    };
+    Value position = m.add(m.mul(inside, coded->block), m.mul(ownRun, DeviceCodes::kRun));
+    Value group = m.min(m.div(position, m.constant(coded->groupSize())), m.constant(coded->groups - 1));
+    Value offset = m.add(m.mul(group, coded->groupBytes()), own);
+    for (int64_t j = 0; j < tiles; ++j) {
+      NVVM::CpAsyncOp::create(b, k.loc, queued(slot, j, 0),
+                              m.advance(codes[j], m.mul(inside, DeviceCodes::kFragmentBytes)), MatrixUnit::kChunkBytes,
+                              NVVM::LoadCacheModifierKind::CG, bytes(MatrixUnit::kChunkBytes));
+      if (isGrouped)
+        copyOne(queued(slot, j, 1), m.advance(panes[j].first, offset));
+      if (isGrouped && hasZeros)
+        copyOne(queued(slot, j, 2), m.advance(panes[j].second, offset));
+    }
+    NVVM::CpAsyncCommitGroupOp::create(b, k.loc);
+  };
+  auto loadRows = [&](Value position) {
+    // The last block may be longer than the sum.
+    bool isInside = knownDepth % coded->block == 0;
+    Value at = isInside ? position : m.min(position, m.sub(depth, m.constant(unit.chunk())));
+    SmallVector<MatrixUnit::Fragment> chunks;
+    for (const Line &row : rows) {
+      Value chunk = chunkAt(*row.operand, row.line, row.start, row.start ? at : position);
+      if (row.start && !isInside)
+        chunk = arith::SelectOp::create(b, k.loc, fits(position), chunk, zeroChunk());
+      chunks.push_back(unit.prepare(chunk));
+    }
+    return chunks;
+  };
+  auto fromLane = [&](Value v, Value from) -> Value {
+    return gpu::ShuffleOp::create(b, k.loc, v, from, number(k.warp), gpu::ShuffleMode::IDX).getShuffleResult();
+  };
+  auto lane32 = [&](Value at) -> Value { return arith::IndexCastOp::create(b, k.loc, i32, at); };
+  auto load = [&](Type type, Value at, int64_t bytes) -> Value {
+    return LLVM::LoadOp::create(b, k.loc, type, at, bytes);
+  };
+  // The sums of a thread are those of two neighbouring columns.
+  auto scaled = [&](Value sum, int64_t i, Value first, Value second) -> Value {
+    return arith::MulFOp::create(b, k.loc, sum, i % 2 ? second : first);
+  };
+
+  // Zeros of whole columns do not change.
+  SmallVector<Value> zeros(tiles);
+  if (hasZeros && !isGrouped)
+    for (int64_t j = 0; j < tiles; ++j)
+      zeros[j] = load(f32, m.advance(panes[j].second, m.mul(group, 4)), 4);
+  for (int64_t i = 0; i + 1 < numStages; ++i)
+    copyBlock(m.add(warp, m.constant(i * slices)), m.constant(i));
+  if (coded->isConstant())
+    k.delayWait();
+  size_t numSums = tiles * 4;
+  SmallVector<Value> carried(numSums, points.constant(b.getF32FloatAttr(0)));
+  SmallVector<Value> none = carried;
+  carried.push_back(m.constant(0));
+  carried = emitFor(b, k.loc, warp, blocks, numSlices, carried, [&](Value block, ValueRange values) {
+    PointEmitter::Scope scope(points);
+    SmallVector<Value> sums(values.drop_back()), part = isGrouped ? none : sums;
+    Value slot = values.back();
+    auto after = [&](int64_t by) -> Value {
+      Value next = m.add(slot, m.constant(by));
+      return arith::SelectOp::create(b, k.loc, m.less(next, size), next, m.sub(next, size));
+    };
+    copyBlock(m.add(block, m.constant((numStages - 1) * slices)), after(numStages - 1));
+    // Eight values of each run: a chunk of halves, two of f32.
+    int64_t perRun = 8 / unit.chunk();
+    Value first = m.add(m.mul(block, coded->block), m.mul(place, 8));
+    SmallVector<SmallVector<MatrixUnit::Fragment>> left;
+    for (int64_t i = 0; i < runs * perRun; ++i)
+      left.push_back(loadRows(
+          m.add(first, m.constant(i / perRun * DeviceCodes::kRun + i % perRun * unit.chunk()))));
+    NVVM::CpAsyncWaitGroupOp::create(b, k.loc, numStages - 1);
+    SmallVector<Value> words, scale, zero = zeros;
+    for (int64_t j = 0; j < tiles; ++j) {
+      words.push_back(load(unit.chunkType(), queued(slot, j, 0), MatrixUnit::kChunkBytes));
+      if (isGrouped)
+        scale.push_back(load(f32, queued(slot, j, 1), 4));
+      if (isGrouped && hasZeros)
+        zero[j] = load(f32, queued(slot, j, 2), 4);
+    }
+    int64_t shared = isGrouped ? std::gcd(coded->groupSize(), coded->block) / DeviceCodes::kRun : runs;
+    for (int64_t run = 0; run < runs; ++run) {
+      SmallVector<SmallVector<MatrixUnit::Fragment>> columns(perRun);
+      for (int64_t j = 0; j < tiles; ++j) {
+        Value own = zero[j];
+        if (isGrouped && hasZeros)
+          own = fromLane(own, lane32(m.add(m.constant(run * 8), group)));
+        for (auto [i, fragment] : llvm::enumerate(coded->numbers(unit, words[j], run, own)))
+          columns[i].push_back(fragment);
+      }
+      for (int64_t i = 0; i < perRun; ++i)
+        part = unit.multiply(left[run * perRun + i], columns[i], part);
+      if (!isGrouped || (run + 1) % shared)
+        continue;
+      for (int64_t j = 0; j < tiles; ++j) {
+        Value at = m.add(m.constant(run * 8), m.mul(place, 2));
+        Value even = fromLane(scale[j], lane32(at)), odd = fromLane(scale[j], lane32(m.add(at, m.constant(1))));
+        for (int64_t i = 0; i < 4; ++i)
+          sums[4 * j + i] =
+              arith::AddFOp::create(b, k.loc, sums[4 * j + i], scaled(part[4 * j + i], i, even, odd));
+      }
+      part = none;
+    }
+    SmallVector<Value> next = isGrouped ? sums : part;
+    next.push_back(after(1));
+    return next;
+  });
+  k.keepRolled(carried);
+  k.delayNext();
+  NVVM::CpAsyncWaitGroupOp::create(b, k.loc, 0);
+  // The memory is that of the sums from here on.
+  k.barrier();
+  carried.resize(numSums);
+  if (!isGrouped)
+    for (int64_t j = 0; j < tiles; ++j) {
+      Value at = m.advance(panes[j].first, m.mul(place, 8));
+      Value even = load(f32, at, 8), odd = load(f32, m.advance(at, m.constant(4)), 4);
+      for (int64_t i = 0; i < 4; ++i)
+        carried[4 * j + i] = scaled(carried[4 * j + i], i, even, odd);
+    }
+  return carried;
+}
+
 /// Every warp takes steps `warp`, `warp + slices`, ... with chunks from the operands.
 SmallVector<Value> MatrixProduct::sliced() {
   int64_t rowTiles = tileRows / MatrixUnit::kRows, columnTiles = tileColumns / MatrixUnit::kColumns;
   SmallVector<Line> lines = warpLines();
+  if (stages > 2 && coded)
+    return streamedCodes(ArrayRef(lines).take_front(2 * rowTiles));
   if (stages > 2 && lines.back().start)
     return streamed(lines);
   auto bring = [&](Value step) {

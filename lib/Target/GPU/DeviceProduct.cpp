@@ -224,7 +224,7 @@ namespace {
 class Contraction : public ProductSource {
 public:
   Contraction(DeviceKernel &k, ContractionInfo contraction, int64_t lanes)
-      : ProductSource(k, lanes), info(std::move(contraction)) {}
+      : ProductSource(k, lanes), info(std::move(contraction)), coded(DeviceCodes::get(k, points, info.right())) {}
 
 private:
   SymExpr batches() override { return info.size(info.batch); }
@@ -260,6 +260,8 @@ private:
     return points.eval(info.left(), pointOf(info.lhsMap(), batch, row, {}, step));
   }
   Value rhs(Value batch, Value step, Value column) override {
+    if (coded)
+      return coded->element(batch, column, step);
     return points.eval(info.right(), pointOf(info.rhsMap(), batch, {}, Idx(column), step));
   }
   SmallVector<Idx> resultAt(Value batch, Value row, const Idx &column) override {
@@ -299,9 +301,11 @@ private:
     return !info.depth.empty() && strided && strided->strides[info.depth.back()].isConstant(1);
   }
   bool lhsAlongDepth() override { return alongDepth(info.left(), info.lhsMap()); }
-  bool rhsAlongDepth() override { return alongDepth(info.right(), info.rhsMap()); }
+  bool rhsAlongDepth() override { return coded || alongDepth(info.right(), info.rhsMap()); }
+  DeviceCodes *codes() override { return coded.get(); }
 
   ContractionInfo info;
+  std::unique_ptr<DeviceCodes> coded;
 };
 } // namespace
 

@@ -7,6 +7,7 @@
 #ifndef DISC_LIB_TARGET_GPU_DEVICEPRODUCT_H
 #define DISC_LIB_TARGET_GPU_DEVICEPRODUCT_H
 
+#include "lib/Target/GPU/DeviceCodes.h"
 #include "lib/Target/GPU/DeviceKernel.h"
 
 namespace mlir::disc {
@@ -34,7 +35,9 @@ public:
   virtual Value lineAddress(bool isLeft, Value batch, Value line) = 0;
   /// Whether no kernel writes to the buffer of the operand with such lines.
   virtual bool isConstant(bool isLeft) = 0;
-  /// The type of the operands' elements in memory; null if they differ.
+  /// The right operand's codes; null if it is in memory as it is.
+  virtual DeviceCodes *codes() { return nullptr; }
+  /// The type of the operands' elements; null if they differ.
   virtual Type operandElement() = 0;
   /// The tensor of the sums, and a point of it. `column` may have lanes, which do not leave an innermost dimension.
   virtual Value result() = 0;

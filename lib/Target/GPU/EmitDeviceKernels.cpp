@@ -86,7 +86,8 @@ SmallVector<SymExpr> bufferBytes(KernelFuncOp kernel, ShapeAnalysis &shapes) {
   return bytes;
 }
 
-/// Of each kernel the operands that are parameters in all launches, if no launch updates those.
+/// Of each kernel the operands that no launch of a call changes: parameters that are not updated, and what @init has
+/// computed.
 llvm::StringMap<llvm::SmallBitVector> constantOperands(ModuleOp module) {
   llvm::StringSet<> updated;
   module.walk([&](RtParameterOp parameter) {
@@ -96,9 +97,13 @@ llvm::StringMap<llvm::SmallBitVector> constantOperands(ModuleOp module) {
   llvm::StringMap<llvm::SmallBitVector> constants;
   module.walk([&](LaunchOp launch) {
     llvm::SmallBitVector own(launch.getBuffers().size());
+    auto entry = launch->getParentOfType<EntryOp>(); // null: in a procedure
+    bool isAtLoad = entry && entry.getSymName() == "init";
     for (auto [i, buffer] : llvm::enumerate(launch.getBuffers()))
       if (auto parameter = buffer.getDefiningOp<RtParameterOp>())
         own[i] = !updated.contains(parameter.getName());
+      else if (buffer.getDefiningOp<RtGlobalOp>())
+        own[i] = !isAtLoad;
     auto [known, isNew] = constants.try_emplace(launch.getKernel(), own);
     if (!isNew)
       known->second &= own;

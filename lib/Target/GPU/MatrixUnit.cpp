@@ -79,6 +79,8 @@ SmallVector<Value> MatrixUnit::multiply(ArrayRef<Fragment> rows, ArrayRef<Fragme
       for (auto [j, column] : llvm::enumerate(columns)) {
         ArrayRef<Value> upper = rows[i].parts[leftPart], lower = rows[i + 1].parts[leftPart];
         ArrayRef<Value> right = column.parts[rightPart];
+        if (right.empty())
+          continue;
         MutableArrayRef<Value> own = MutableArrayRef<Value>(out).slice((i / 2 * columns.size() + j) * 4, 4);
         SmallVector<Value> next =
             instruction({upper[first], lower[first], upper[first + 1], lower[first + 1]}, right.slice(first, 2), own);

@@ -37,7 +37,8 @@ public:
   /// The type in which chunks are moved: vector<4xi32>.
   VectorType chunkType() const { return VectorType::get({4}, b.getI32Type()); }
 
-  /// A chunk, taken apart for the instructions. For f32 there are two parts: hi and lo.
+  /// A chunk, taken apart for the instructions. For f32 there are two parts: hi and lo, which may be missing in columns
+  /// where it is zero.
   struct Fragment {
     SmallVector<Value> parts[2]; // each the words of one chunk
   };

@@ -30,16 +30,13 @@
 
 #include "lib/Transforms/Schedule/Passes.h"
 
+#include "lib/Transforms/Schedule/CodedWeight.h"
 #include "lib/Transforms/Schedule/ConvolutionInfo.h"
 #include "lib/Transforms/Schedule/TargetInfo.h"
-#include "lib/Transforms/Support/Dequantized.h"
 #include "lib/Transforms/Support/HostFlow.h"
 #include "lib/Transforms/Support/ViewLayout.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/IR/IRMapping.h"
-#include "llvm/ADT/StringSet.h"
 #include <map>
 
 namespace mlir::disc {
@@ -51,25 +48,10 @@ using namespace mlir;
 using namespace mlir::disc;
 
 namespace {
-/// How a contraction reads its right-hand side: which dimensions are batch, n and k.
-struct RhsDims {
-  SmallVector<int64_t> batch, n, k;
-};
-
 /// How values of k lie in a panel.
 enum class Side { One, Pairs, Nibbles };
 
 constexpr int64_t nibblesInWord = 8;
-
-/// The codes behind a right-hand side that is known at load.
-struct CodedWeight {
-  Dequantized codes;
-  RhsDims dims;                   // of what the codes stand for
-  SmallVector<int64_t> kept;      // dimensions along which scales and zeros differ: batch, n, and the first of k
-  SmallVector<int64_t> keptDepth; // those of k among them
-  SmallVector<int64_t> shape;
-  int64_t depth = 1, groups = 1; // values of k; runs of them that share a scale
-};
 
 /// Where the panels of codes and their scales and zeros are kept.
 struct CodedGlobals {
@@ -90,6 +72,7 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     }
     TargetInfo target = TargetInfo::get(module);
     ShapeAnalysis shapes(module);
+    forwardGlobals(init);
     SmallVector<KernelOp> kernels;
     for (auto func : module.getOps<func::FuncOp>())
       if (func != init)
@@ -104,33 +87,8 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     for (auto func : module.getOps<func::FuncOp>())
       if (func != init)
         eraseDead(func);
-    eraseUnread(module);
+    eraseUnreadGlobals(module, init);
     eraseDead(init);
-  }
-
-  /// What is only read in panels needs no home of its own.
-  void eraseUnread(ModuleOp module) {
-    // @init reads what it has stored itself as a value: such a copy need not stay.
-    llvm::StringMap<Value> stored;
-    for (Operation &op : llvm::make_early_inc_range(init.getBody().front())) {
-      if (auto store = dyn_cast<GlobalStoreOp>(op)) {
-        stored[store.getGlobal()] = store.getValue();
-      } else if (auto load = dyn_cast<GlobalLoadOp>(op)) {
-        auto known = stored.find(load.getGlobal());
-        if (known != stored.end()) {
-          load.getResult().replaceAllUsesWith(known->second);
-          load.erase();
-        }
-      }
-    }
-    llvm::StringSet<> read;
-    module.walk([&](GlobalLoadOp load) { read.insert(load.getGlobal()); });
-    for (auto store : llvm::make_early_inc_range(init.getBody().front().getOps<GlobalStoreOp>()))
-      if (!read.contains(store.getGlobal()))
-        store.erase();
-    for (auto global : llvm::make_early_inc_range(module.getOps<GlobalOp>()))
-      if (!read.contains(global.getSymName()))
-        global.erase();
   }
 
   /// Convolutions always read panels. Those of weights that are not known at load are formed before the kernel.
@@ -175,7 +133,7 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
 
     OpBuilder b(init.getBody().front().getTerminator()), at(kernel);
     Value weight = kernel.getInputs()[arg.getArgNumber()];
-    Value source = kernel->getParentOp() == init ? Value() : inInit(weight, b, initValues);
+    Value source = kernel->getParentOp() == init ? Value() : valueInInit(init, weight, b, initValues);
     Value packed;
     if (source)
       packed = GlobalLoadOp::create(at, loc, packedType, panelsAtLoad(source, dims, packedType, panel, Side::One, loc));
@@ -219,74 +177,9 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     GlobalOp &global = packed[{source.getAsOpaquePointer(), key}];
     if (!global) {
       std::string name = ("packed" + Twine(count++)).str();
-      global = keep(packKernel(b, loc, source, dims, type, panel, side), name, b);
+      global = keepInGlobal(init, packKernel(b, loc, source, dims, type, panel, side), name, b);
     }
     return global.getSymName();
-  }
-
-  /// A global for a value of @init.
-  GlobalOp keep(Value value, StringRef name, OpBuilder &b) {
-    OpBuilder at(init);
-    auto global =
-        GlobalOp::create(at, value.getLoc(), b.getStringAttr(name), StringAttr(), TypeAttr::get(value.getType()));
-    GlobalStoreOp::create(b, value.getLoc(), name, value);
-    return global;
-  }
-
-  static std::optional<RhsDims> rhsDims(linalg::GenericOp op) {
-    auto dims = linalg::inferContractionDims(op);
-    if (failed(dims))
-      return std::nullopt;
-    RhsDims out;
-    AffineMap map = op.getMatchingIndexingMap(op.getDpsInputOperand(1));
-    if (!map.isProjectedPermutation())
-      return std::nullopt;
-    for (auto [i, e] : llvm::enumerate(map.getResults())) {
-      unsigned d = cast<AffineDimExpr>(e).getPosition();
-      if (llvm::is_contained(dims->batch, d))
-        out.batch.push_back(i);
-      else if (llvm::is_contained(dims->n, d))
-        out.n.push_back(i);
-      else
-        out.k.push_back(i);
-    }
-    // Panels keep n and k in loop order, which is how the kernel counts them.
-    auto loopOf = [&](int64_t i) { return cast<AffineDimExpr>(map.getResult(i)).getPosition(); };
-    for (SmallVector<int64_t> *list : {&out.batch, &out.n, &out.k})
-      llvm::sort(*list, [&](int64_t a, int64_t b) { return loopOf(a) < loopOf(b); });
-    return out;
-  }
-
-  static bool isNumber(Operation *op) {
-    auto dim = dyn_cast<DimOp>(op);
-    return dim ? dim.getExpr().getValue().isConstant() : op->hasTrait<OpTrait::ConstantLike>();
-  }
-
-  /// The value in @init, if `v` is a parameter, a global, or a view of one with a static shape.
-  Value inInit(Value v, OpBuilder &b, IRMapping &map) {
-    if (Value known = map.lookupOrNull(v))
-      return known;
-    Operation *def = v.getDefiningOp();
-    if (!def)
-      return {};
-    if (auto load = dyn_cast<GlobalLoadOp>(def)) {
-      for (auto store : init.getBody().front().getOps<GlobalStoreOp>())
-        if (store.getGlobal() == load.getGlobal()) {
-          map.map(v, store.getValue()); // for the clones of views of it
-          return store.getValue();
-        }
-      return {};
-    }
-    if (!isa<ParameterOp>(def) && !isView(def))
-      return {};
-    for (Value operand : def->getOperands()) {
-      Operation *size = operand.getDefiningOp();
-      if (operand.getType().isIndex() && size && isNumber(size))
-        map.map(operand, b.clone(*size)->getResult(0));
-      else if (!isa<RankedTensorType>(operand.getType()) || !inInit(operand, b, map))
-        return {};
-    }
-    return b.clone(*def, map)->getResult(0);
   }
 
   /// Whether every product of the kernel has weights on the right, and on the left an input that lies along k: then the
@@ -389,11 +282,11 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     if (!arg || !arg.hasOneUse())
       return std::nullopt;
     Value weight = kernel.getInputs()[arg.getArgNumber()];
-    std::optional<RhsDims> dims = rhsDims(contraction);
+    std::optional<RhsDims> dims = RhsDims::get(contraction);
     if (!cast<RankedTensorType>(weight.getType()).hasStaticShape() || !dims || dims->n.empty() || dims->k.empty())
       return std::nullopt;
     OpBuilder b(init.getBody().front().getTerminator());
-    Value source = inInit(weight, b, initValues);
+    Value source = valueInInit(init, weight, b, initValues);
     return source ? std::optional<Product>({contraction, *dims, source}) : std::nullopt;
   }
 
@@ -415,7 +308,7 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     auto type = cast<RankedTensorType>(kernel.getInputs()[arg.getArgNumber()].getType());
 
     Type element = cast<RankedTensorType>(contraction->getResult(0).getType()).getElementType();
-    int64_t n = extent(type, dims.n), k = extent(type, dims.k);
+    int64_t n = staticExtent(type, dims.n), k = staticExtent(type, dims.k);
     int64_t panel = target.panelColumns(element.getIntOrFloatBitWidth(), n, isa<FloatType>(element));
     SmallVector<int64_t> batch;
     for (int64_t d : dims.batch)
@@ -430,7 +323,7 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
       arg.setType(panels.getType());
     };
 
-    if (std::optional<CodedWeight> coded = element.isF32() ? codedWeight(product.source, dims) : std::nullopt) {
+    if (std::optional<CodedWeight> coded = element.isF32() ? CodedWeight::get(product.source, dims) : std::nullopt) {
       bool narrow = coded->codes.isNarrow() && k / coded->groups % nibblesInWord == 0;
       Side side = narrow ? Side::Nibbles : Side::One;
       RankedTensorType codesType =
@@ -478,111 +371,12 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
       roundLeft(kernel, contraction, stored, shapes);
   }
 
-  static int64_t extent(RankedTensorType type, ArrayRef<int64_t> dims) {
-    int64_t product = 1;
-    for (int64_t d : dims)
-      product *= type.getDimSize(d);
-    return product;
-  }
-
   /// Whether all products of the kernel are of codes of at most 8 bits: the left operand is widened for all alike.
   static bool canPair(KernelOp kernel) {
     return llvm::all_of(kernel.getBody().front().getOps<linalg::GenericOp>(), [](linalg::GenericOp op) {
       return !linalg::isaContractionOpInterface(op) ||
              getElementTypeOrSelf(op.getDpsInputs()[0].getType()).isInteger(8);
     });
-  }
-
-  /// For each dimension of a chain of views, the dimensions of `base`, the value that the chain starts from, that it
-  /// consists of, outermost first; nothing where a view splits one of those.
-  static std::optional<SmallVector<SmallVector<int64_t>>> dimsBehind(Value value, Value &base) {
-    SmallVector<SmallVector<int64_t>> dims;
-    for (int64_t d = 0; d < cast<RankedTensorType>(value.getType()).getRank(); ++d)
-      dims.push_back({d});
-    for (base = value; Operation *view = base.getDefiningOp();) {
-      if (!isa<PermuteOp, ReshapeOp>(view))
-        break;
-      Value source = view->getOperand(0);
-      auto from = cast<RankedTensorType>(source.getType()), to = cast<RankedTensorType>(base.getType());
-      SmallVector<SmallVector<int64_t>> parts(to.getRank());
-      if (auto permute = dyn_cast<PermuteOp>(view)) {
-        for (auto [i, p] : llvm::enumerate(permute.getPermutation()))
-          parts[i].push_back(p);
-      } else {
-        int64_t next = 0;
-        for (int64_t d = 0; d < to.getRank(); ++d) {
-          int64_t size = 1;
-          while (size < to.getDimSize(d) && next < from.getRank()) {
-            size *= from.getDimSize(next);
-            parts[d].push_back(next++);
-          }
-          if (size != to.getDimSize(d))
-            return std::nullopt;
-        }
-        for (; next < from.getRank(); ++next) {
-          if (from.getDimSize(next) != 1 || parts.empty())
-            return std::nullopt;
-          parts.back().push_back(next);
-        }
-      }
-      for (SmallVector<int64_t> &own : dims) {
-        SmallVector<int64_t> behind;
-        for (int64_t d : own)
-          llvm::append_range(behind, parts[d]);
-        own = behind;
-      }
-      base = source;
-    }
-    return dims;
-  }
-
-  /// Scales of shorter runs of k take as much memory as the floats would.
-  static constexpr int64_t minGroup = 8;
-
-  /// `source`, a value of @init that is read with `read`, as codes.
-  static std::optional<CodedWeight> codedWeight(Value source, const RhsDims &read) {
-    Value base;
-    auto behind = dimsBehind(source, base);
-    std::optional<Dequantized> codes = behind ? Dequantized::match(base) : std::nullopt;
-    if (!codes)
-      return std::nullopt;
-    CodedWeight out;
-    out.codes = *codes;
-    for (auto [from, to] : {std::pair(&read.batch, &out.dims.batch), {&read.n, &out.dims.n}, {&read.k, &out.dims.k}})
-      for (int64_t d : *from)
-        llvm::append_range(*to, (*behind)[d]);
-    auto type = cast<RankedTensorType>(base.getType());
-    out.shape.assign(type.getShape().begin(), type.getShape().end());
-    if (out.dims.n.empty() || out.dims.k.empty() ||
-        int64_t(out.dims.batch.size() + out.dims.n.size() + out.dims.k.size()) != type.getRank())
-      return std::nullopt;
-    // Zero points are whole numbers, which codes differ from exactly.
-    if (codes->zero && !codes->zero.isWhole())
-      return std::nullopt;
-    llvm::SmallDenseSet<int64_t> differ;
-    for (const PointOperand *operand : {&codes->scale, &codes->zero}) {
-      if (!operand->tensor)
-        continue;
-      if (!cast<RankedTensorType>(operand->tensor.getType()).hasStaticShape())
-        return std::nullopt;
-      for (AffineExpr e : operand->map.getResults()) {
-        if (auto dim = dyn_cast<AffineDimExpr>(e))
-          differ.insert(dim.getPosition());
-        else if (!isa<AffineConstantExpr>(e))
-          return std::nullopt;
-      }
-    }
-    out.kept = out.dims.batch;
-    llvm::append_range(out.kept, out.dims.n);
-    size_t count = out.dims.k.size();
-    while (count > 0 && !differ.contains(out.dims.k[count - 1]))
-      --count;
-    out.keptDepth.append(out.dims.k.begin(), out.dims.k.begin() + count);
-    llvm::append_range(out.kept, out.keptDepth);
-    out.depth = extent(type, out.dims.k), out.groups = extent(type, out.keptDepth);
-    if (out.groups == 0 || (out.groups > 1 && out.depth / out.groups < minGroup))
-      return std::nullopt;
-    return out;
   }
 
   /// Puts codes, scales and zeros in panels, once for all kernels that read them in one way.
@@ -595,152 +389,28 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     CodedGlobals &globals = codedGlobals[{source.getAsOpaquePointer(), key}];
     if (!globals.codes.empty())
       return globals;
-    Value codes = outside(coded.codes.codes, b);
+    Value codes = tensorAtLoad(coded.codes.codes, b);
     if (side == Side::Nibbles)
       codes = checkedCodes(coded.codes, codes, b, loc);
-    // The codes may lie in another order.
-    RhsDims own = coded.dims;
-    for (SmallVector<int64_t> *list : {&own.batch, &own.n, &own.k}) {
-      SmallVector<int64_t> placed;
-      for (int64_t d : *list)
-        if (auto at = coded.codes.codes.map.getResultPosition(b.getAffineDimExpr(d)))
-          placed.push_back(*at);
-      *list = placed;
-    }
-    globals.codes = panelsAtLoad(codes, own, codesType, panel, side, loc);
+    globals.codes = panelsAtLoad(codes, coded.ownDims(), codesType, panel, side, loc);
     RhsDims dims;
     for (size_t i = 0; i < coded.kept.size(); ++i)
       (i < coded.dims.batch.size()                         ? dims.batch
        : i < coded.dims.batch.size() + coded.dims.n.size() ? dims.n
                                                            : dims.k)
           .push_back(i);
-    SmallVector<int64_t> shape;
-    for (int64_t d : coded.kept)
-      shape.push_back(coded.shape[d]);
     auto panels = [&](const PointOperand &operand, double fallback, double offset) {
-      Value spread = spreadOut(operand, coded.kept, shape, fallback, offset, b, loc);
+      Value spread = spreadOut(operand, coded.kept, coded.keptShape(), fallback, offset, b, loc);
       return panelsAtLoad(spread, dims, scalesType, panel, Side::One, loc);
     };
     globals.scales = panels(coded.codes.scale, 1, 0);
     // The middle of 4 bits is what kernels take without zeros.
     double offset = side == Side::Nibbles ? double(-coded.codes.low) : 0;
-    if (side == Side::Nibbles && zeroNumber(coded.codes.zero) != 8 - offset)
+    if (side == Side::Nibbles && coded.zero() != 8 - offset)
       globals.zeros = panels(coded.codes.zero, 0, offset);
     else if (side != Side::Nibbles && coded.codes.zero && !coded.codes.zero.isZero())
       globals.zeros = panels(coded.codes.zero, 0, 0);
     return globals;
-  }
-
-  /// The zero point that all codes have; nothing if it is not known.
-  static std::optional<double> zeroNumber(const PointOperand &zero) { return zero ? zero.value() : 0.0; }
-
-  /// The codes less the least one that they are said to be; loading fails if there are others: half a byte would lose
-  /// the rest.
-  static Value checkedCodes(const Dequantized &codes, Value source, OpBuilder &b, Location loc) {
-    auto type = cast<RankedTensorType>(source.getType());
-    AffineMap id = b.getMultiDimIdentityMap(type.getRank());
-    auto check = cast<CheckIndexOp>(codes.check);
-    return loopKernel(b, loc, "codes", "codes that are checked to have 4 bits", ValueRange{source}, {id}, type,
-                      [&](OpBuilder &inner, Location at, ValueRange args) -> Value {
-                        auto number = [&](int64_t v) -> Value {
-                          return arith::ConstantOp::create(inner, at, inner.getI64IntegerAttr(v));
-                        };
-                        Type i64 = inner.getI64Type();
-                        Value wide = codes.codes.isUnsigned
-                                         ? arith::ExtUIOp::create(inner, at, i64, args[0]).getResult()
-                                         : arith::ExtSIOp::create(inner, at, i64, args[0]).getResult();
-                        Value index = arith::AddIOp::create(inner, at, wide, number(-codes.low));
-                        Value known = CheckIndexOp::create(inner, at, i64, index, number(codes.high - codes.low + 1),
-                                                           /*wrap=*/false, check.getWhat());
-                        return arith::TruncIOp::create(inner, at, args[0].getType(), known);
-                      });
-  }
-
-  /// The operand's tensor as a value of @init: what is inside of a kernel is computed by one of its own.
-  static Value outside(const PointOperand &operand, OpBuilder &b) {
-    if (!operand.isInside)
-      return operand.tensor;
-    auto from = operand.tensor.getDefiningOp()->getParentOfType<KernelOp>();
-    auto kernel = cast<KernelOp>(b.clone(*from));
-    Block &own = kernel.getBody().front();
-    Operation *copy = nullptr;
-    for (auto [old, now] : llvm::zip_equal(from.getBody().front(), own))
-      if (&old == operand.tensor.getDefiningOp())
-        copy = &now;
-    Value inner = copy->getResult(cast<OpResult>(operand.tensor).getResultNumber());
-    OpBuilder nested(own.getTerminator());
-    auto only = KernelOp::create(b, from.getLoc(), TypeRange{inner.getType()}, from.getInputs(), KernelKind::Loop,
-                                 from.getNameAttr(), from.getReasonAttr(), DictionaryAttr(), Attribute(), Attribute(),
-                                 Attribute());
-    own.getTerminator()->erase();
-    nested.setInsertionPointToEnd(&own);
-    YieldOp::create(nested, from.getLoc(), inner);
-    only.getBody().takeBody(kernel.getBody());
-    kernel.erase();
-    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(only.getBody().front())))
-      if (isOpTriviallyDead(&op))
-        op.erase();
-    return only.getOutputs()[0];
-  }
-
-  /// A kernel of @init that computes a tensor point by point.
-  static Value loopKernel(OpBuilder &b, Location loc, StringRef name, StringRef reason, ValueRange inputs,
-                          SmallVector<AffineMap> maps, RankedTensorType type,
-                          function_ref<Value(OpBuilder &, Location, ValueRange)> point) {
-    maps.push_back(b.getMultiDimIdentityMap(type.getRank()));
-    auto kernel = KernelOp::create(b, loc, TypeRange{type}, inputs, KernelKind::Loop, b.getStringAttr(name),
-                                   b.getStringAttr(reason), DictionaryAttr(), Attribute(), Attribute(), Attribute());
-    Block *body = &kernel.getBody().emplaceBlock();
-    OpBuilder nested = OpBuilder::atBlockBegin(body);
-    SmallVector<Value> arguments;
-    for (Value input : inputs)
-      arguments.push_back(body->addArgument(input.getType(), loc));
-    Value empty = tensor::EmptyOp::create(nested, loc, type, ValueRange());
-    SmallVector<utils::IteratorType> iterators(type.getRank(), utils::IteratorType::parallel);
-    auto generic = linalg::GenericOp::create(nested, loc, TypeRange{type}, arguments, ValueRange{empty}, maps,
-                                             iterators, [&](OpBuilder &inner, Location at, ValueRange args) {
-                                               linalg::YieldOp::create(inner, at, point(inner, at, args));
-                                             });
-    YieldOp::create(nested, loc, generic.getResults());
-    return kernel.getOutputs()[0];
-  }
-
-  /// The operand plus `offset` as f32 over the dimensions `kept` of the codes, which have these extents.
-  static Value spreadOut(const PointOperand &operand, ArrayRef<int64_t> kept, ArrayRef<int64_t> shape, double fallback,
-                         double offset, OpBuilder &b, Location loc) {
-    Type f32 = b.getF32Type();
-    auto type = RankedTensorType::get(shape, f32);
-    SmallVector<Value> inputs;
-    SmallVector<AffineMap> maps;
-    if (operand.tensor) {
-      inputs.push_back(outside(operand, b));
-      SmallVector<AffineExpr> at;
-      for (AffineExpr e : operand.map.getResults()) {
-        auto dim = dyn_cast<AffineDimExpr>(e);
-        at.push_back(dim ? b.getAffineDimExpr(llvm::find(kept, int64_t(dim.getPosition())) - kept.begin()) : e);
-      }
-      maps.push_back(AffineMap::get(shape.size(), 0, at, b.getContext()));
-    }
-    return loopKernel(b, loc, "scales", "scales or zeros of the columns of quantised weights", inputs, maps, type,
-                      [&](OpBuilder &inner, Location at, ValueRange args) {
-                        auto number = [&](double value) -> Value {
-                          return arith::ConstantOp::create(inner, at, inner.getFloatAttr(f32, value));
-                        };
-                        Value v;
-                        if (operand.tensor) {
-                          v = args[0];
-                          if (v.getType().isInteger())
-                            v = operand.isUnsigned ? arith::UIToFPOp::create(inner, at, f32, v).getResult()
-                                                   : arith::SIToFPOp::create(inner, at, f32, v).getResult();
-                          else if (v.getType() != f32 && v.getType().getIntOrFloatBitWidth() > 32)
-                            v = arith::TruncFOp::create(inner, at, f32, v);
-                          else if (v.getType() != f32)
-                            v = arith::ExtFOp::create(inner, at, f32, v);
-                        } else {
-                          v = number(operand.value().value_or(fallback));
-                        }
-                        return offset == 0 ? v : arith::AddFOp::create(inner, at, v, number(offset)).getResult();
-                      });
   }
 
   /// The body's argument for an operand that is read in a wider type now: the conversion it did is the identity.

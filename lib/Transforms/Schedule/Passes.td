@@ -25,6 +25,12 @@ def PackWeights : Pass<"disc-schedule-pack-weights", "::mlir::ModuleOp"> {
   ];
 }
 
+def PackFragments : Pass<"disc-schedule-pack-fragments", "::mlir::ModuleOp"> {
+  let summary = "Lays quantised weights of contractions out as a device's matrix unit reads them";
+  let dependentDialects = ["::mlir::disc::PlanDialect", "::mlir::disc::TensorDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
+}
+
 def ScheduleKernels : Pass<"disc-schedule-kernels", "::mlir::ModuleOp"> {
   let summary = "Chooses tiles, task grid, scratch and cost of each kernel";
   let description = [{

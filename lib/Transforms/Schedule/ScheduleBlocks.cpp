@@ -70,7 +70,8 @@ private:
     SymExpr depth;
     Type element, accumulator;
     bool isDense;         ///< Lines along the sum are pieces of memory, of a multiple of 16 bytes.
-    bool hasDenseColumns; ///< The right operand's are.
+    bool hasDenseColumns; ///< The right operand's are, or codes in fragments.
+    bool hasCodes;        ///< Of one of the right operands.
   };
   SymExpr tiles(const Product &p, int64_t rows, int64_t columns);
   LogicalResult product(const Product &p);
@@ -199,7 +200,7 @@ LogicalResult BlockScheduler::run() {
     if (failed(parts))
       return failure();
     const ContractionInfo &info = parts->front().first();
-    bool dense = true, denseColumns = true, isAlike = true;
+    bool dense = true, denseColumns = true, isAlike = true, hasCodes = false;
     SmallVector<SymExpr> columns;
     for (ContractionPart &part : *parts) {
       if (part.products.size() != 1)
@@ -211,13 +212,15 @@ LogicalResult BlockScheduler::run() {
         return isa<BlockArgument>(operand) && own.depth.size() == 1 && dims && dims.getPosition() == own.depth[0] &&
                own.size(own.depth).content() * int64_t(own.lhsElement.getIntOrFloatBitWidth()) % 128 == 0;
       };
-      denseColumns &= isDense(own.right(), own.rhsMap());
+      bool isCoded = own.right().getDefiningOp<UnpackFragmentsOp>() != nullptr;
+      hasCodes |= isCoded;
+      denseColumns &= isCoded || isDense(own.right(), own.rhsMap());
       dense &= isDense(own.left(), own.lhsMap()) && denseColumns;
       isAlike &= own.lhsElement == own.rhsElement && own.lhsElement == info.lhsElement;
       columns.push_back(part.columns());
     }
     return product({info.size(info.batch), info.size(info.rows), columns, info.size(info.depth),
-                    isAlike ? info.lhsElement : Type(), info.accumulator, dense, denseColumns});
+                    isAlike ? info.lhsElement : Type(), info.accumulator, dense, denseColumns, hasCodes});
   }
   case KernelKind::Convolution: {
     FailureOr<ConvolutionInfo> info = ConvolutionInfo::get(kernel, body, shapes);
@@ -232,7 +235,7 @@ LogicalResult BlockScheduler::run() {
     Type element = info->inputElement == info->weightElement ? info->inputElement : Type();
     Type accumulator =
         element && (element.isF16() || element.isBF16()) ? Float32Type::get(kernel.getContext()) : info->accumulator;
-    return product({info->groups, rows, {info->groupOutputs}, depth, element, accumulator, false, false});
+    return product({info->groups, rows, {info->groupOutputs}, depth, element, accumulator, false, false, false});
   }
   case KernelKind::Attention:
     return attention();
@@ -475,8 +478,8 @@ LogicalResult BlockScheduler::matrixProduct(const Product &p) {
   if (!variants.empty())
     schedule.set(kVariants, b.getArrayAttr(variants));
   // For f32 a library uses no matrix unit. For half floats it knows its device better, if there is much to do. Several
-  // products are one launch, which no library has.
-  if (p.columns.size() == 1 && (!p.element.isF32() || !p.isDense)) {
+  // products are one launch, which no library has, and none knows these codes.
+  if (p.columns.size() == 1 && !p.hasCodes && (!p.element.isF32() || !p.isDense)) {
     constexpr int64_t kMuch = int64_t(1) << 27, kManyRows = 128;
     SymExpr when = p.batches * p.rows * p.columns.front() * p.depth - SymExpr(kMuch - 1);
     if (!p.element.isF32())

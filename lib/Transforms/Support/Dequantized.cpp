@@ -224,6 +224,19 @@ bool scaled(Scalar x, Dequantized &out) {
 }
 } // namespace
 
+Value disc::behindConversion(Value value) {
+  linalg::GenericOp op = elementwise(behindKernel(value));
+  if (!op)
+    return {};
+  AffineMap at = AffineMap::getMultiDimIdentityMap(op.getNumLoops(), op.getContext());
+  auto arg = dyn_cast<BlockArgument>(converted({op.getBody()->getTerminator()->getOperand(0), op, at}).value);
+  if (!arg || arg.getOwner() != op.getBody())
+    return {};
+  OpOperand &operand = op->getOpOperand(arg.getArgNumber());
+  bool isWhole = !op.isDpsInit(&operand) && op.getMatchingIndexingMap(&operand).isIdentity();
+  return isWhole ? behindKernel(operand.get()) : Value();
+}
+
 /// Whether the codes are all the elements, one each: dimensions of one element may be left out.
 static bool isOneToOne(AffineMap map, RankedTensorType type) {
   if (!map.isProjectedPermutation())

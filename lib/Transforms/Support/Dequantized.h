@@ -52,6 +52,8 @@ struct Dequantized {
 
 /// The value that a kernel yields as `value`, or reads as it.
 Value behindKernel(Value value);
+/// What `value` is a conversion of, between types of floats and nothing else; null if it is something else.
+Value behindConversion(Value value);
 
 } // namespace mlir::disc
 
