@@ -165,6 +165,50 @@ def _linear(dtype: torch.dtype, inner: int, outer: int, rows: tuple[int, ...]) -
     )
 
 
+class Coded(nn.Module):
+    """A linear layer without a bias whose weight is codes of 4 or 8 bits; groups of values of k share a scale."""
+
+    scales: Tensor
+    codes: Tensor
+    zeros: Tensor | None
+
+    def __init__(self, inner: int, outer: int, bits: int, group: int = 128, zeros: bool = False):
+        super().__init__()
+        self.low, self.high, self.group = -(1 << bits - 1), (1 << bits - 1) - 1, min(group, inner)
+        self.register_buffer("codes", torch.randint(self.low, self.high + 1, (outer, inner), dtype=torch.int8))
+        self.register_buffer("scales", torch.rand(outer, inner // self.group) * (2.0 ** -(bits + 3)))
+        drawn = torch.randint(-3, 4, (outer, inner // self.group), dtype=torch.int32)
+        self.register_buffer("zeros", drawn if zeros else None)
+
+    def weight(self, dtype: torch.dtype) -> Tensor:
+        """What the codes stand for: [outer, inner]."""
+        from torch.ao.quantization.fx import _decomposed  # noqa: F401  (defines the operators)
+
+        made: Tensor = torch.ops.quantized_decomposed.dequantize_per_channel_group(
+            self.codes, self.scales.float(), self.zeros, self.low, self.high, torch.int8, self.group, torch.float32
+        )
+        return made.to(dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., inner] to [..., outer]."""
+        return F.linear(x, self.weight(x.dtype))
+
+
+def _coded(bits: int, zeros: bool, inner: int, outer: int) -> Spec:
+    def inputs(shape: Shape, generator: torch.Generator) -> tuple[Tensor, ...]:
+        return (torch.randn(*shape, inner, generator=generator).bfloat16(),)
+
+    return Spec(
+        make=lambda: Coded(inner, outer, bits, zeros=zeros),
+        inputs=inputs,
+        dims={"rows": (1, 65536)},
+        axes=({0: "rows"},),
+        shapes=tuple((n,) for n in (1, 4, 16, 17, 64, 128, 512)),
+        tolerance=2e-2,
+        weights=False,
+    )
+
+
 class Attention(nn.Module):
     """Of queries, keys and values [batch, heads, length, 64]."""
 
@@ -222,6 +266,10 @@ SPECS: dict[str, Spec] = {
     ),
     "linear_f32": _linear(torch.float32, 1024, 1024, (1, 16, 17, 64, 128, 300, 1024, 4096, 16384)),
     "linear_bf16": _linear(torch.bfloat16, 1024, 1024, (1, 16, 17, 64, 128, 300, 1024, 4096, 16384)),
+    "coded4": _coded(4, False, 4096, 14336),
+    "coded4_zeros": _coded(4, True, 4096, 14336),
+    "coded8": _coded(8, False, 4096, 14336),
+    "coded4_square": _coded(4, False, 2048, 2048),
     "attention_f32": _attention(torch.float32, causal=False),
     "attention_bf16": _attention(torch.bfloat16, causal=True),
     "broadcast": _bandwidth(lambda x, y: torch.relu(x * 2 + y), _matrix, ("columns",)),

@@ -6,7 +6,7 @@ Weights have no meaning. Those of networks that are `weights=False` stay out of 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ from bench.workloads import ctr_ranker
 from bench.workloads.llama_block import rotate
 from bench.workloads.resnet18 import images, spread
 
-from .models import MiniLM, Shape, Spec
+from .models import Coded, MiniLM, Shape, Spec
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,12 @@ class LlamaConfig:
     groups: int = 4
     inner: int = 5632
     positions: int = 2048
+    bits: int = 0
+    """Of the codes of its layers' weights; 0: they are numbers."""
+
+    def linear(self, inner: int, outer: int) -> nn.Module:
+        """A layer without a bias."""
+        return Coded(inner, outer, self.bits) if self.bits else nn.Linear(inner, outer, bias=False)
 
     @property
     def size(self) -> int:
@@ -44,11 +50,11 @@ class LlamaLayer(nn.Module):
         super().__init__()
         self.size = config.size
         self.norm1, self.norm2 = (nn.RMSNorm(config.width, eps=1e-5) for _ in range(2))
-        self.query = nn.Linear(config.width, config.width, bias=False)
-        self.key, self.value = (nn.Linear(config.width, config.groups * self.size, bias=False) for _ in range(2))
-        self.project = nn.Linear(config.width, config.width, bias=False)
-        self.gate, self.up = (nn.Linear(config.width, config.inner, bias=False) for _ in range(2))
-        self.down = nn.Linear(config.inner, config.width, bias=False)
+        self.query = config.linear(config.width, config.width)
+        self.key, self.value = (config.linear(config.width, config.groups * self.size) for _ in range(2))
+        self.project = config.linear(config.width, config.width)
+        self.gate, self.up = (config.linear(config.width, config.inner) for _ in range(2))
+        self.down = config.linear(config.inner, config.width)
 
     def forward(
         self, x: Tensor, cos: Tensor, sin: Tensor, past: tuple[Tensor, Tensor] | None
@@ -75,7 +81,7 @@ class Llama(nn.Module):
         self.words = nn.Embedding(config.vocabulary, config.width)
         self.layers = nn.ModuleList([LlamaLayer(config) for _ in range(config.layers)])
         self.norm = nn.RMSNorm(config.width, eps=1e-5)
-        self.head = nn.Linear(config.width, config.vocabulary, bias=False)
+        self.head = config.linear(config.width, config.vocabulary)
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Logits [batch, vocabulary] of the last of `ids` [batch, length]; each layer's keys and values.
@@ -264,6 +270,8 @@ SPECS: dict[str, Spec] = {
     "bert_bf16": _bert(torch.bfloat16, 30522, 768, 12, _texts, 5e-2),
     "llama_prefill": _llama(LlamaConfig(), ((1, 128), (1, 512), (1, 2000), (1, 17), (8, 256)), decode=False),
     "llama_decode": _llama(LlamaConfig(), ((1, 512), (8, 512), (1, 17), (1, 2000), (8, 2000)), decode=True),
+    "llama_decode_int4": _llama(LlamaConfig(bits=4), ((1, 512), (8, 512), (1, 17), (1, 2000)), decode=True),
+    "llama_prefill_int4": _llama(LlamaConfig(bits=4), ((1, 128), (1, 512)), decode=False),
     "resnet50": _resnet(ResNet, _pictures),
     "ranker": _ranker(ctr_ranker.Config(), ((1,), (128,), (2048,), (17,))),
     # The percentage is the threshold: 0 leaves behind the first layer, 100 behind the last.
@@ -272,6 +280,7 @@ SPECS: dict[str, Spec] = {
     "bert_bf16_small": _bert(torch.bfloat16, 100, 48, 2, ((1, 17), (3, 40)), 2e-2),
     "llama_prefill_small": _llama(_small, ((1, 2), (1, 17), (3, 40)), decode=False),
     "llama_decode_small": _llama(_small, ((1, 1), (1, 17), (3, 40)), decode=True),
+    "llama_decode_int4_small": _llama(replace(_small, bits=4), ((1, 1), (1, 17), (3, 40)), decode=True),
     "resnet50_small": _resnet(lambda: ResNet(8, 10, (1, 1, 1, 1)), ((1, 96, 96), (2, 97, 131))),
     "ranker_small": _ranker(
         ctr_ranker.Config(bags=(1, 3), rows=100, width=16, bottom=(24,), top=(40, 8)), ((1,), (17,))

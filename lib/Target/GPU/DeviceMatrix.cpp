@@ -509,12 +509,12 @@ SmallVector<Value> MatrixProduct::streamedCodes(ArrayRef<Line> rows) {
     // The last block may be longer than the sum.
     bool isInside = knownDepth % coded->block == 0;
     Value at = isInside ? position : m.min(position, m.sub(depth, m.constant(unit.chunk())));
-    SmallVector<MatrixUnit::Fragment> chunks;
+    SmallVector<Value> chunks;
     for (const Line &row : rows) {
       Value chunk = chunkAt(*row.operand, row.line, row.start, row.start ? at : position);
       if (row.start && !isInside)
         chunk = arith::SelectOp::create(b, k.loc, fits(position), chunk, zeroChunk());
-      chunks.push_back(unit.prepare(chunk));
+      chunks.push_back(chunk);
     }
     return chunks;
   };
@@ -555,10 +555,15 @@ SmallVector<Value> MatrixProduct::streamedCodes(ArrayRef<Line> rows) {
     // Eight values of each run: a chunk of halves, two of f32.
     int64_t perRun = 8 / unit.chunk();
     Value first = m.add(m.mul(block, coded->block), m.mul(place, 8));
-    SmallVector<SmallVector<MatrixUnit::Fragment>> left;
-    for (int64_t i = 0; i < runs * perRun; ++i)
-      left.push_back(loadRows(
-          m.add(first, m.constant(i / perRun * DeviceCodes::kRun + i % perRun * unit.chunk()))));
+    SmallVector<SmallVector<Value>> left;
+    auto loadRun = [&](int64_t run) {
+      for (int64_t i = 0; i < perRun && run < runs; ++i)
+        left.push_back(loadRows(m.add(first, m.constant(run * DeviceCodes::kRun + i * unit.chunk()))));
+    };
+    // All of f32 would be too many registers.
+    int64_t early = unit.isExact() ? runs : 1;
+    for (int64_t run = 0; run < early; ++run)
+      loadRun(run);
     NVVM::CpAsyncWaitGroupOp::create(b, k.loc, numStages - 1);
     SmallVector<Value> words, scale, zero = zeros;
     for (int64_t j = 0; j < tiles; ++j) {
@@ -570,6 +575,7 @@ SmallVector<Value> MatrixProduct::streamedCodes(ArrayRef<Line> rows) {
     }
     int64_t shared = isGrouped ? std::gcd(coded->groupSize(), coded->block) / DeviceCodes::kRun : runs;
     for (int64_t run = 0; run < runs; ++run) {
+      loadRun(run + early);
       SmallVector<SmallVector<MatrixUnit::Fragment>> columns(perRun);
       for (int64_t j = 0; j < tiles; ++j) {
         Value own = zero[j];
@@ -578,8 +584,10 @@ SmallVector<Value> MatrixProduct::streamedCodes(ArrayRef<Line> rows) {
         for (auto [i, fragment] : llvm::enumerate(coded->numbers(unit, words[j], run, own)))
           columns[i].push_back(fragment);
       }
-      for (int64_t i = 0; i < perRun; ++i)
-        part = unit.multiply(left[run * perRun + i], columns[i], part);
+      for (int64_t i = 0; i < perRun; ++i) {
+        auto prepared = llvm::map_to_vector(left[run * perRun + i], [&](Value chunk) { return unit.prepare(chunk); });
+        part = unit.multiply(prepared, columns[i], part);
+      }
       if (!isGrouped || (run + 1) % shared)
         continue;
       for (int64_t j = 0; j < tiles; ++j) {
