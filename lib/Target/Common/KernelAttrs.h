@@ -77,6 +77,10 @@ struct SplitAttrs {
   static SplitAttrs fromAttr(DictionaryAttr attr);
 };
 
+/// On a device's kernel: another one, which is launched before it, or before the library that does its product, with the
+/// same arguments.
+inline constexpr llvm::StringLiteral kKernelBeforeAttr = "disc_plan.before";
+
 /// On a device's kernel: another one, which is launched behind it with the same arguments.
 inline constexpr llvm::StringLiteral kKernelNextAttr = "disc_plan.next";
 

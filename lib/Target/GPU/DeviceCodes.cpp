@@ -165,13 +165,54 @@ Value DeviceCodes::chunk(MatrixUnit &unit, Value batch, Value column, Value posi
     Value shift = arith::IndexCastOp::create(b, k.loc, b.getI32Type(), m.mul(half, 2));
     words[0] = arith::ShRUIOp::create(b, k.loc, words[0], shift);
   }
-  SmallVector<Value> elements;
-  for (int64_t i = 0; i < unit.chunk(); ++i) {
+  return unit.pack(elements(words, 0, unit.chunk(), base, scale));
+}
+
+SmallVector<Value> DeviceCodes::elements(ArrayRef<Value> words, int64_t first, int64_t count, Value base, Value scale) {
+  SmallVector<Value> out;
+  for (int64_t i = first; i < first + count; ++i) {
     Value v = number(words[i * bits / 32], i32(shiftOf(i, bits)), base);
     v = arith::MulFOp::create(b, k.loc, v, scale);
-    elements.push_back(type.isF32() ? v : arith::TruncFOp::create(b, k.loc, type, v).getResult());
+    out.push_back(type.isF32() ? v : arith::TruncFOp::create(b, k.loc, type, v).getResult());
   }
-  return unit.pack(elements);
+  return out;
+}
+
+Value DeviceCodes::decodedLine(Value memory, Value batch, Value column) {
+  Value line = m.add(m.mul(batch, columns), column);
+  return m.advance(memory, m.mul(line, depth * (type.isF32() ? 4 : 2)));
+}
+
+void DeviceCodes::decode(MatrixUnit &unit, Value memory, Value batches, Value number) {
+  Value lanes = m.constant(4 * kColumns), four = m.constant(4);
+  Value lane = m.rem(number, lanes), fragment = m.div(number, lanes), perTile = m.constant(blocks());
+  Value tile = m.div(fragment, perTile), perBatch = m.constant(tiles());
+  Value batch = m.div(tile, perBatch);
+  Value column = m.add(m.mul(m.rem(tile, perBatch), kColumns), m.div(lane, four));
+  Value first = m.add(m.mul(m.rem(fragment, perTile), block), m.mul(m.rem(lane, four), 8));
+  Value inside = arith::AndIOp::create(b, k.loc, m.less(batch, batches), m.less(column, m.constant(columns)));
+  emitIf(b, k.loc, inside, {}, [&] {
+    Value words = LLVM::LoadOp::create(b, k.loc, unit.chunkType(), m.advance(codes, m.mul(number, 16)), 16);
+    Value line = decodedLine(memory, batch, column);
+    for (int64_t run = 0; run < runs(); ++run) {
+      Value position = m.add(first, m.constant(run * kRun));
+      emitIf(b, k.loc, m.less(position, m.constant(depth)), {}, [&] {
+        Value group = m.div(position, m.constant(groupSize()));
+        Value scale = scaleOrZero(scales, batch, column, group);
+        Value base = this->base(zeros ? scaleOrZero(zeros, batch, column, group) : Value());
+        SmallVector<Value> own;
+        for (int64_t i = 0; i < bits / 4; ++i)
+          own.push_back(vector::ExtractOp::create(b, k.loc, words, run * bits / 4 + i));
+        for (int64_t i = 0; i < 8; i += unit.chunk()) {
+          Value chunk = unit.pack(elements(own, i, unit.chunk(), base, scale));
+          Value at = m.advance(line, m.mul(m.add(position, m.constant(i)), type.isF32() ? 4 : 2));
+          LLVM::StoreOp::create(b, k.loc, chunk, at, 16);
+        }
+        return SmallVector<Value>();
+      });
+    }
+    return SmallVector<Value>();
+  });
 }
 
 Value DeviceCodes::element(Value batch, Value column, Value position) {

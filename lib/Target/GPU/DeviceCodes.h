@@ -46,6 +46,11 @@ public:
   SmallVector<MatrixUnit::Fragment> numbers(MatrixUnit &unit, Value words, int64_t run, Value zero);
   /// The elements from `position` on, a multiple of a chunk, of a column: a chunk.
   Value chunk(MatrixUnit &unit, Value batch, Value column, Value position);
+  /// The address of a column of what decode() has left in memory.
+  Value decodedLine(Value memory, Value batch, Value column);
+  /// What four words of a thread stand for, as lines along the sum, a multiple of 16 bytes. `number`: of the thread,
+  /// among those of all batches.
+  void decode(MatrixUnit &unit, Value memory, Value batches, Value number);
   /// One element.
   Value element(Value batch, Value column, Value position);
 
@@ -58,6 +63,8 @@ private:
 
   Value paneAddress(Value pane, Value batch, Value tile);
   Value scaleOrZero(Value pane, Value batch, Value column, Value group);
+  /// The elements of a chunk, from the words that have their codes. `first`: of the chunk among eight of a run.
+  SmallVector<Value> elements(ArrayRef<Value> words, int64_t first, int64_t count, Value base, Value scale);
   /// The address of word `word` of four of the thread that has the values of k from `position` on.
   Value wordAddress(Value batch, Value column, Value position, Value word);
   /// Code `shift` bits up in a word, less the zero, as f32. `base`: 2^23 + zero.

@@ -33,7 +33,7 @@
 //
 // Weights that are codes (DeviceCodes.h) pass through such a queue as they are, with their scales, a block of values of k
 // in each step. Threads multiply whole numbers, and scale the sums of each run of values that share a scale. Tiles of
-// more rows read chunks of what the codes stand for.
+// more rows read lines of what the codes stand for, which a kernel before this one has computed (`disc_plan.before`).
 //
 // Chunk `c` of line `r` is stored at chunk `c ^ (r / 2 % 4)`: then eight neighbouring threads write to, and read from,
 // different banks, in all orders that occur here.
@@ -177,7 +177,7 @@ Value MatrixProduct::clampedLine(const Operand &operand, Value line) {
 /// read in chunks.
 Value MatrixProduct::chunkAt(const Operand &operand, Value line, Value lineStart, Value position) {
   // Beyond the depth the other operand is zero.
-  if (coded && !operand.isLeft)
+  if (coded && !operand.isLeft && !lineStart)
     return coded->chunk(unit, batch, line, position);
   Value last = m.sub(depth, m.constant(1));
   if (lineStart) {

@@ -27,6 +27,7 @@
 #include "dialects/Plan/Schedule.h"
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Target/GPU/BufferAlignment.h"
+#include "lib/Target/GPU/DeviceAttention.h"
 #include "lib/Transforms/Schedule/ContractionInfo.h"
 #include "lib/Transforms/Schedule/ConvolutionInfo.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -220,6 +221,13 @@ LogicalResult disc::storeProduct(DeviceKernel &k, ProductSource &source, ArrayRe
 
 //===-- Contractions ---------------------------------------------------------===//
 
+/// A thread decodes four words.
+static SymExpr partBlocks(ContractionInfo info, int64_t threads) {
+  auto op = info.right().getDefiningOp<UnpackFragmentsOp>();
+  int64_t words = cast<RankedTensorType>(op.getSource().getType()).getNumElements();
+  return SymExpr(int64_t(llvm::divideCeil(words / 4, threads)));
+}
+
 namespace {
 class Contraction : public ProductSource {
 public:
@@ -270,6 +278,8 @@ private:
   Type operandElement() override { return info.lhsElement == info.rhsElement ? info.lhsElement : Type(); }
   Value lineAddress(bool isLeft, Value batch, Value line) override {
     Value operand = isLeft ? info.left() : info.right();
+    if (!isLeft && coded)
+      return decodedMemory ? coded->decodedLine(decodedMemory, batch, line) : Value();
     auto strided = StridedOperand::get(k.kernel, operand, isLeft ? info.lhsMap() : info.rhsMap(), k.shapes);
     if (!strided || !strided->collapse(info.depth, info.sizes, k.shapes).value_or(SymExpr(0)).isConstant(1))
       return {};
@@ -302,10 +312,12 @@ private:
   }
   bool lhsAlongDepth() override { return alongDepth(info.left(), info.lhsMap()); }
   bool rhsAlongDepth() override { return coded || alongDepth(info.right(), info.rhsMap()); }
-  DeviceCodes *codes() override { return coded.get(); }
-
   ContractionInfo info;
   std::unique_ptr<DeviceCodes> coded;
+
+public:
+  DeviceCodes *codes() override { return coded.get(); }
+  Value decodedMemory; ///< Where a kernel before this one has put what the codes stand for; null: nowhere.
 };
 } // namespace
 
@@ -325,7 +337,8 @@ LogicalResult disc::emitDeviceContraction(DeviceKernel &k) {
   if (failed(parts))
     return failure();
   bool onUnit = isMatrixSchedule(k.kernel.getScheduleAttr());
-  SymExpr first(0);
+  std::optional<unsigned> memory = partsMemory(k.kernel);
+  SymExpr first(0), decoded(0);
   for (const ContractionPart &part : *parts) {
     if (part.products.size() != 1)
       return k.kernel.emitError("a device's kernel has one product for each of its parts");
@@ -337,6 +350,10 @@ LogicalResult disc::emitDeviceContraction(DeviceKernel &k) {
     auto emit = [&] {
       Contraction source(k, info, onUnit ? storedLanes(k.shapes, info.sizes, info.columns) : 1);
       source.results = part.results;
+      if (memory && source.codes())
+        source.decodedMemory = k.m.advance(
+            source.points.resultPtr(*memory),
+            k.m.mul(source.points.expr(decoded), byteSize(getElementTypeOrSelf(info.right().getType()))));
       return emitProduct(k, source);
     };
     if (parts->size() == 1)
@@ -349,8 +366,41 @@ LogicalResult disc::emitDeviceContraction(DeviceKernel &k) {
     if (failed(status))
       return failure();
     first += tiles;
+    decoded += info.size(info.batch) * info.size(info.columns) * info.size(info.depth);
   }
   return success();
+}
+
+LogicalResult disc::emitDeviceDecoding(DeviceKernel &k) {
+  FailureOr<std::vector<ContractionPart>> parts = contractionParts(k.kernel, k.kernel.getBody().front(), k.shapes);
+  if (failed(parts))
+    return failure();
+  PointEmitter points = k.points(1);
+  Value memory = points.resultPtr(*partsMemory(k.kernel));
+  SymExpr first(0), elements(0);
+  for (const ContractionPart &part : *parts) {
+    ContractionInfo info = part.first();
+    Value right = info.right();
+    SymExpr batches = info.size(info.batch), blocks = partBlocks(info, k.threads());
+    k.share(points.expr(first), points.expr(blocks), [&] {
+      std::unique_ptr<DeviceCodes> coded = DeviceCodes::get(k, points, right);
+      MatrixUnit unit(k.b, k.loc, getElementTypeOrSelf(right.getType()));
+      Value at = k.m.advance(memory, k.m.mul(points.expr(elements), byteSize(getElementTypeOrSelf(right.getType()))));
+      coded->decode(unit, at, points.expr(batches), k.m.add(k.m.mul(k.block(), k.threads()), k.thread()));
+    });
+    first += blocks;
+    elements += batches * info.size(info.columns) * info.size(info.depth);
+  }
+  return success();
+}
+
+SymExpr disc::decodingBlocks(KernelFuncOp kernel, int64_t threads, ShapeAnalysis &shapes) {
+  SymExpr blocks(0);
+  FailureOr<std::vector<ContractionPart>> parts = contractionParts(kernel, kernel.getBody().front(), shapes);
+  if (succeeded(parts))
+    for (const ContractionPart &part : *parts)
+      blocks += partBlocks(part.first(), threads);
+  return blocks;
 }
 
 //===-- Convolutions ---------------------------------------------------------===//

@@ -35,6 +35,7 @@
 #include "lib/Target/GPU/DeviceAttention.h"
 #include "lib/Target/GPU/DeviceFunctions.h"
 #include "lib/Target/GPU/DeviceOrder.h"
+#include "lib/Target/GPU/DeviceProduct.h"
 #include "lib/Target/GPU/LibraryProduct.h"
 #include "lib/Transforms/Support/ReductionPlan.h"
 #include "llvm/ADT/StringSet.h"
@@ -365,6 +366,26 @@ struct Emission {
     return stub;
   }
 
+  /// The kernel that computes what a product's codes stand for, if there is memory for it; in no blocks where that is
+  /// empty.
+  LogicalResult addDecoding(KernelFuncOp kernel, DeviceKernelOp stub) {
+    std::optional<unsigned> memory = partsMemory(kernel);
+    if (!memory)
+      return success();
+    constexpr int64_t threads = 256;
+    NamedAttrList schedule;
+    schedule.set("threads", b.getI64IntegerAttr(threads));
+    kernel.setScheduleAttr(schedule.getDictionary(b.getContext()));
+    SymExpr isThere = SymExpr::min(shapes.dims(kernel.getYield().getValues()[*memory])[0], SymExpr(1));
+    SymExpr blocks = shapes.simplify(isThere * decodingBlocks(kernel, threads, shapes));
+    kernel.setTasksAttr(ExprAttr::get(b.getContext(), blocks));
+    auto decoding = add(kernel, kernel.getSymName() + "_decode", emitDeviceDecoding);
+    if (failed(decoding))
+      return failure();
+    stub->setAttr(kKernelBeforeAttr, FlatSymbolRefAttr::get(decoding->getSymNameAttr()));
+    return success();
+  }
+
   /// What is needed for a library to do the kernel's product.
   LogicalResult addLibrary(KernelFuncOp kernel, DeviceKernelOp stub) {
     std::optional<LibraryProduct> product = libraryProduct(kernel, shapes);
@@ -434,7 +455,7 @@ struct GpuEmitKernels : disc::impl::GpuEmitKernelsBase<GpuEmitKernels> {
       if (failed(stub))
         return signalPassFailure();
       if (kernel.getKind() == KernelKind::Contraction)
-        if (failed(emission.addLibrary(kernel, *stub)))
+        if (failed(emission.addLibrary(kernel, *stub)) || failed(emission.addDecoding(kernel, *stub)))
           return signalPassFailure();
       kernel.erase();
     }

@@ -18,6 +18,7 @@
 #include "dialects/Plan/Schedule.h"
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Runtime/Core/ModelInfo.h"
+#include "lib/Target/GPU/DeviceAttention.h"
 #include "lib/Target/Common/ElementTypes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -224,6 +225,10 @@ std::optional<LibraryProduct> disc::libraryProduct(KernelFuncOp kernel, ShapeAna
     return std::nullopt;
   const ContractionInfo &info = parts->front().first();
   ValueRange yields = kernel.getYield().getValues();
+  // What codes stand for is the last result.
+  std::optional<unsigned> decoded = partsMemory(kernel);
+  if (decoded && *decoded == yields.size() - 1)
+    yields = yields.drop_back();
   LibraryProduct out;
   Value product = linalg::GenericOp(info.op).getResult(0);
   Type element = info.lhsElement; // the sums are of f32 in any case
@@ -235,6 +240,8 @@ std::optional<LibraryProduct> disc::libraryProduct(KernelFuncOp kernel, ShapeAna
   ContractionInfo own = info;
   auto a = matrix(kernel, own, own.left(), own.lhsMap(), own.rows, own.depth, shapes);
   auto b = matrix(kernel, own, own.right(), own.rhsMap(), own.depth, own.columns, shapes);
+  if (own.right().getDefiningOp<UnpackFragmentsOp>() && decoded)
+    b = Matrix{kernel.getNumInputs() + *decoded, /*byColumns=*/true, own.size(own.columns) * own.size(own.depth)};
   if (!a || !b || own.depth.empty())
     return std::nullopt;
   SmallVector<unsigned> order(own.batch);

@@ -169,6 +169,13 @@ LogicalResult EntryLowering::storeArguments(LaunchOp op, ArrayAttr symbolNames, 
 
 /// A large product goes to the device's library, if there is one; what it cannot do, and small ones, to the kernel.
 LogicalResult EntryLowering::lowerDeviceLaunch(LaunchOp op, DeviceKernelOp kernel) {
+  if (auto name = kernel->getAttrOfType<FlatSymbolRefAttr>(kKernelBeforeAttr)) {
+    auto before = module.lookupSymbol<DeviceKernelOp>(name);
+    if (!before)
+      return op.emitOpError() << "names no kernel: " << name;
+    if (failed(launchOnDevice(op, before)))
+      return failure();
+  }
   auto library = kernel->getAttrOfType<DictionaryAttr>(kKernelLibraryAttr);
   if (!library)
     return launchOnDevice(op, kernel);

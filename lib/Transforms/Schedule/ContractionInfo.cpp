@@ -6,6 +6,7 @@
 
 #include "lib/Transforms/Schedule/ContractionInfo.h"
 
+#include "dialects/Plan/Schedule.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/ADT/EquivalenceClasses.h"
 #include "llvm/ADT/MapVector.h"
@@ -163,6 +164,8 @@ FailureOr<std::vector<ContractionPart>> disc::contractionParts(Operation *kernel
   llvm::EquivalenceClasses<unsigned> classes;
   llvm::MapVector<Operation *, unsigned> seenBy;
   for (unsigned i = 0; i < yielded.size(); ++i) {
+    if (isMemory(yielded[i]))
+      continue;
     classes.insert(i);
     SmallVector<Value> worklist{yielded[i]};
     while (!worklist.empty()) {
@@ -181,6 +184,8 @@ FailureOr<std::vector<ContractionPart>> disc::contractionParts(Operation *kernel
   std::vector<ContractionPart> parts;
   llvm::DenseMap<unsigned, unsigned> partOf; // by leader
   for (unsigned i = 0; i < yielded.size(); ++i) {
+    if (isMemory(yielded[i]))
+      continue;
     auto [at, isNew] = partOf.try_emplace(classes.getLeaderValue(i), parts.size());
     if (isNew)
       parts.emplace_back();

@@ -72,10 +72,12 @@ private:
     bool isDense;         ///< Lines along the sum are pieces of memory, of a multiple of 16 bytes.
     bool hasDenseColumns; ///< The right operand's are, or codes in fragments.
     bool hasCodes;        ///< Of one of the right operands.
+    SymExpr decoded = SymExpr(0); ///< Elements of the right operands, if all are codes, and of lines of whole chunks.
   };
   SymExpr tiles(const Product &p, int64_t rows, int64_t columns);
   LogicalResult product(const Product &p);
   LogicalResult matrixProduct(const Product &p);
+  void decode(const Product &p, const SymExpr &manyRows);
   LogicalResult attention();
   void divideKeys(AttentionOp op);
   int64_t sharedDims(AttentionOp op);
@@ -200,7 +202,8 @@ LogicalResult BlockScheduler::run() {
     if (failed(parts))
       return failure();
     const ContractionInfo &info = parts->front().first();
-    bool dense = true, denseColumns = true, isAlike = true, hasCodes = false;
+    bool dense = true, denseColumns = true, isAlike = true, hasCodes = false, canDecode = true;
+    SymExpr decoded(0);
     SmallVector<SymExpr> columns;
     for (ContractionPart &part : *parts) {
       if (part.products.size() != 1)
@@ -214,13 +217,16 @@ LogicalResult BlockScheduler::run() {
       };
       bool isCoded = own.right().getDefiningOp<UnpackFragmentsOp>() != nullptr;
       hasCodes |= isCoded;
+      canDecode &= isCoded && own.size(own.depth).content() % 8 == 0;
+      decoded += own.size(own.batch) * part.columns() * own.size(own.depth);
       denseColumns &= isCoded || isDense(own.right(), own.rhsMap());
       dense &= isDense(own.left(), own.lhsMap()) && denseColumns;
       isAlike &= own.lhsElement == own.rhsElement && own.lhsElement == info.lhsElement;
       columns.push_back(part.columns());
     }
     return product({info.size(info.batch), info.size(info.rows), columns, info.size(info.depth),
-                    isAlike ? info.lhsElement : Type(), info.accumulator, dense, denseColumns, hasCodes});
+                    isAlike ? info.lhsElement : Type(), info.accumulator, dense, denseColumns, hasCodes,
+                    canDecode ? decoded : SymExpr(0)});
   }
   case KernelKind::Convolution: {
     FailureOr<ConvolutionInfo> info = ConvolutionInfo::get(kernel, body, shapes);
@@ -478,8 +484,9 @@ LogicalResult BlockScheduler::matrixProduct(const Product &p) {
   if (!variants.empty())
     schedule.set(kVariants, b.getArrayAttr(variants));
   // For f32 a library uses no matrix unit. For half floats it knows its device better, if there is much to do. Several
-  // products are one launch, which no library has, and none knows these codes.
-  if (p.columns.size() == 1 && !p.hasCodes && (!p.element.isF32() || !p.isDense)) {
+  // products are one launch, which no library has.
+  bool isDecoded = !p.decoded.isConstant(0);
+  if (p.columns.size() == 1 && (!p.hasCodes || isDecoded) && (!p.element.isF32() || !p.isDense)) {
     constexpr int64_t kMuch = int64_t(1) << 27, kManyRows = 128;
     SymExpr when = p.batches * p.rows * p.columns.front() * p.depth - SymExpr(kMuch - 1);
     if (!p.element.isF32())
@@ -490,7 +497,19 @@ LogicalResult BlockScheduler::matrixProduct(const Product &p) {
   }
   set(tasksOf(last), {});
   kernel.setScheduleAttr(schedule.getDictionary(b.getContext()));
+  if (isDecoded)
+    decode(p, p.rows - SymExpr(kFewRows));
   return success();
+}
+
+/// Tiles of more rows than those whose kernels read codes multiply what the codes stand for, as do libraries: it is
+/// computed anew in each call, into memory for this launch alone, and for few rows of size 0.
+void BlockScheduler::decode(const Product &p, const SymExpr &manyRows) {
+  ShapeAnalysis::Range range = shapes.range(manyRows);
+  if (range.max.value_or(1) <= 0)
+    return;
+  SymExpr isMany = SymExpr::min(SymExpr::max(manyRows, SymExpr(0)), SymExpr(1));
+  addResult(shapes.simplify(isMany * p.decoded), p.element);
 }
 
 LogicalResult BlockScheduler::product(const Product &p) {
