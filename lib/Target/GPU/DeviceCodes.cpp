@@ -71,7 +71,7 @@ constexpr int64_t kMagic = int64_t(1) << 23, kMagicBits = 0x4b000000;
 } // namespace
 
 Value DeviceCodes::base(Value zero) {
-  return zero ? arith::AddFOp::create(b, k.loc, zero, f32(kMagic)).getResult() : f32(double(kMagic + this->zero));
+  return zero ? arith::AddFOp::create(b, k.loc, zero, f32(kMagic)).getResult() : f32(double(kMagic + commonZero()));
 }
 
 Value DeviceCodes::number(Value word, Value shift, Value base) {
@@ -94,11 +94,11 @@ SmallVector<MatrixUnit::Fragment> DeviceCodes::numbers(MatrixUnit &unit, Value w
   // Two numbers in a word at once, where code and zero are exact beside 1024 or 128.
   int64_t magic = type.isF16() ? 1024 : 128, magicBits = type.isF16() ? 0x64006400 : 0x43004300;
   bool isExact = type.isF16() || (type.isBF16() && bits == 4);
-  if (isExact && !zero && this->zero >= 0 && this->zero <= magic) {
+  if (isExact && !zero && commonZero() >= 0 && commonZero() <= magic) {
     MatrixUnit::Fragment out;
     auto pair = VectorType::get({2}, type);
     Value both = arith::ConstantOp::create(
-        b, k.loc, DenseElementsAttr::get(pair, b.getFloatAttr(type, double(magic + this->zero))));
+        b, k.loc, DenseElementsAttr::get(pair, b.getFloatAttr(type, double(magic + commonZero()))));
     for (int64_t i = 0; i < 8; i += 2) {
       Value word = own[i * bits / 32];
       if (int64_t shift = shiftOf(i, bits))
@@ -128,7 +128,7 @@ SmallVector<MatrixUnit::Fragment> DeviceCodes::numbers(MatrixUnit &unit, Value w
     return out;
   }
   // The unit reads 11 bits: enough for codes less a zero of as many.
-  bool isSmall = !zero && this->zero >= -1024 && this->zero <= 1024;
+  bool isSmall = !zero && commonZero() >= -1024 && commonZero() <= 1024;
   for (int64_t i = 0; i < 8; ++i) {
     if (i % 4 == 0)
       out.emplace_back();

@@ -42,8 +42,10 @@ public:
   int64_t groupBytes() const { return 4 * kColumns * tiles(); }
 
   /// The whole numbers that the words (vector<4xi32>) of a thread stand for in one run, as fragments of chunks: two for
-  /// f32, otherwise one. `zero`: of the column, f32, if there are zeros.
+  /// f32, otherwise one. `zero`: of the column, f32, if it is to be subtracted; otherwise all are less commonZero().
   SmallVector<MatrixUnit::Fragment> numbers(MatrixUnit &unit, Value words, int64_t run, Value zero);
+  /// What is subtracted from all codes: their zero, or the middle of them if there are zeros.
+  int64_t commonZero() const { return hasZeros() ? 1 << (bits - 1) : zero; }
   /// The elements from `position` on, a multiple of a chunk, of a column: a chunk.
   Value chunk(MatrixUnit &unit, Value batch, Value column, Value position);
   /// The address of a column of what decode() has left in memory.

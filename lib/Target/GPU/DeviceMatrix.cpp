@@ -525,14 +525,30 @@ SmallVector<Value> MatrixProduct::streamedCodes(ArrayRef<Line> rows) {
   auto load = [&](Type type, Value at, int64_t bytes) -> Value {
     return LLVM::LoadOp::create(b, k.loc, type, at, bytes);
   };
-  // The sums of a thread are those of two neighbouring columns.
-  auto scaled = [&](Value sum, int64_t i, Value first, Value second) -> Value {
-    return arith::MulFOp::create(b, k.loc, sum, i % 2 ? second : first);
+  // Of halves, sums of the left operand take the place of subtracting zeros from all codes. A thread's sums are those of
+  // two neighbouring columns and two rows.
+  bool bySums = hasZeros && unit.isExact();
+  using Pair = std::pair<Value, Value>;
+  auto scaled = [&](ValueRange part, ValueRange rowSums, Pair zero, Pair scale) {
+    SmallVector<Value> out;
+    for (auto [i, sum] : llvm::enumerate(part)) {
+      Value v = sum;
+      if (bySums) {
+        Value own = arith::SubFOp::create(b, k.loc, i % 2 ? zero.second : zero.first,
+                                          points.constant(b.getF32FloatAttr(float(coded->commonZero()))));
+        v = arith::SubFOp::create(b, k.loc, v, arith::MulFOp::create(b, k.loc, rowSums[i], own));
+      }
+      out.push_back(arith::MulFOp::create(b, k.loc, v, i % 2 ? scale.second : scale.first));
+    }
+    return out;
   };
+  MatrixUnit::Fragment ones;
+  for (int64_t i = 0; i < 4; ++i)
+    ones.parts[0].push_back(number(element.isF16() ? 0x3c003c00 : 0x3f803f80));
 
   // Zeros of whole columns do not change.
   SmallVector<Value> zeros(tiles);
-  if (hasZeros && !isGrouped)
+  if (hasZeros && !isGrouped && !bySums)
     for (int64_t j = 0; j < tiles; ++j)
       zeros[j] = load(f32, m.advance(panes[j].second, m.mul(group, 4)), 4);
   for (int64_t i = 0; i + 1 < numStages; ++i)
@@ -540,7 +556,8 @@ SmallVector<Value> MatrixProduct::streamedCodes(ArrayRef<Line> rows) {
   if (coded->isConstant())
     k.delayWait();
   size_t numSums = tiles * 4;
-  SmallVector<Value> carried(numSums, points.constant(b.getF32FloatAttr(0)));
+  // The sums of the tile, and then those of the left operand.
+  SmallVector<Value> carried(numSums + (bySums ? 4 : 0), points.constant(b.getF32FloatAttr(0)));
   SmallVector<Value> none = carried;
   carried.push_back(m.constant(0));
   carried = emitFor(b, k.loc, warp, blocks, numSlices, carried, [&](Value block, ValueRange values) {
@@ -578,24 +595,29 @@ SmallVector<Value> MatrixProduct::streamedCodes(ArrayRef<Line> rows) {
       loadRun(run + early);
       SmallVector<SmallVector<MatrixUnit::Fragment>> columns(perRun);
       for (int64_t j = 0; j < tiles; ++j) {
-        Value own = zero[j];
-        if (isGrouped && hasZeros)
+        Value own = bySums ? Value() : zero[j];
+        if (own && isGrouped)
           own = fromLane(own, lane32(m.add(m.constant(run * 8), group)));
         for (auto [i, fragment] : llvm::enumerate(coded->numbers(unit, words[j], run, own)))
           columns[i].push_back(fragment);
       }
       for (int64_t i = 0; i < perRun; ++i) {
         auto prepared = llvm::map_to_vector(left[run * perRun + i], [&](Value chunk) { return unit.prepare(chunk); });
+        if (bySums)
+          columns[i].push_back(ones);
         part = unit.multiply(prepared, columns[i], part);
       }
       if (!isGrouped || (run + 1) % shared)
         continue;
       for (int64_t j = 0; j < tiles; ++j) {
         Value at = m.add(m.constant(run * 8), m.mul(place, 2));
-        Value even = fromLane(scale[j], lane32(at)), odd = fromLane(scale[j], lane32(m.add(at, m.constant(1))));
+        auto both = [&](Value v) -> Pair {
+          return {fromLane(v, lane32(at)), fromLane(v, lane32(m.add(at, m.constant(1))))};
+        };
+        SmallVector<Value> own = scaled(ArrayRef(part).slice(4 * j, 4), ArrayRef(part).drop_front(numSums),
+                                        bySums ? both(zero[j]) : Pair(), both(scale[j]));
         for (int64_t i = 0; i < 4; ++i)
-          sums[4 * j + i] =
-              arith::AddFOp::create(b, k.loc, sums[4 * j + i], scaled(part[4 * j + i], i, even, odd));
+          sums[4 * j + i] = arith::AddFOp::create(b, k.loc, sums[4 * j + i], own[i]);
       }
       part = none;
     }
@@ -608,15 +630,17 @@ SmallVector<Value> MatrixProduct::streamedCodes(ArrayRef<Line> rows) {
   NVVM::CpAsyncWaitGroupOp::create(b, k.loc, 0);
   // The memory is that of the sums from here on.
   k.barrier();
-  carried.resize(numSums);
-  if (!isGrouped)
-    for (int64_t j = 0; j < tiles; ++j) {
-      Value at = m.advance(panes[j].first, m.mul(place, 8));
-      Value even = load(f32, at, 8), odd = load(f32, m.advance(at, m.constant(4)), 4);
-      for (int64_t i = 0; i < 4; ++i)
-        carried[4 * j + i] = scaled(carried[4 * j + i], i, even, odd);
-    }
-  return carried;
+  SmallVector<Value> sums(ArrayRef(carried).take_front(numSums));
+  for (int64_t j = 0; j < tiles && !isGrouped; ++j) {
+    auto both = [&](Value pane) -> Pair {
+      Value at = m.advance(pane, m.mul(place, 8));
+      return {load(f32, at, 8), load(f32, m.advance(at, m.constant(4)), 4)};
+    };
+    SmallVector<Value> own = scaled(ArrayRef(sums).slice(4 * j, 4), ArrayRef(carried).drop_front(numSums).take_front(4),
+                                    bySums ? both(panes[j].second) : Pair(), both(panes[j].first));
+    llvm::copy(own, sums.begin() + 4 * j);
+  }
+  return sums;
 }
 
 /// Every warp takes steps `warp`, `warp + slices`, ... with chunks from the operands.
