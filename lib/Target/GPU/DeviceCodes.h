@@ -3,7 +3,8 @@
 // The right operand of a product that `disc_tensor.unpack_fragments` describes: codes of 4 or 8 bits in the order in
 // which threads read them, with scales and zeros. There are two ways to read it:
 //
-//   as fragments   a thread takes four words of its column, and makes whole numbers of them; sums are scaled, one run of
+//   as fragments   a thread takes four words of its column, and makes whole numbers of them; sums are scaled, one run
+//   of
 //                  values that share a scale after the other. Numbers up to 2^8 are exact in all types of elements.
 //   as elements    (code - zero) * scale, rounded to the type of the elements, a chunk of 16 bytes or one at a time
 //
@@ -78,7 +79,7 @@ private:
   DeviceKernel &k;
   OpBuilder &b;
   IndexMath &m;
-  Type type;                   // of the elements
+  Type type;                  // of the elements
   Value codes, scales, zeros; // the operands' addresses; zeros: null if all have one
   bool constant = false;
 };

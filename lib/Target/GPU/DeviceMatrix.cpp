@@ -31,8 +31,8 @@
 //   }
 //   nvvm.griddepcontrol launch_dependents
 //
-// Weights that are codes (DeviceCodes.h) pass through such a queue as they are, with their scales, a block of values of k
-// in each step. Threads multiply whole numbers, and scale the sums of each run of values that share a scale. Tiles of
+// Weights that are codes (DeviceCodes.h) pass through such a queue as they are, with their scales, a block of values of
+// k in each step. Threads multiply whole numbers, and scale the sums of each run of values that share a scale. Tiles of
 // more rows read lines of what the codes stand for, which a kernel before this one has computed (`disc_plan.before`).
 //
 // Chunk `c` of line `r` is stored at chunk `c ^ (r / 2 % 4)`: then eight neighbouring threads write to, and read from,
@@ -42,6 +42,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "lib/Target/Common/KernelAttrs.h"
 #include "lib/Target/GPU/DeviceProduct.h"
 #include "lib/Target/GPU/MatrixUnit.h"
 
@@ -460,6 +461,9 @@ int64_t MatrixProduct::codeStages() {
 /// Every warp takes blocks `warp`, `warp + slices`, ... of the codes.
 SmallVector<Value> MatrixProduct::streamedCodes(ArrayRef<Line> rows) {
   int64_t tiles = tileColumns / DeviceCodes::kColumns, runs = coded->runs(), numStages = codeStages();
+  int64_t rowTiles = tileRows / MatrixUnit::kRows;
+  if (rowTiles > 1)
+    k.function->setAttr(kResidentThreadsAttr, b.getI64IntegerAttr(256));
   bool isGrouped = coded->groups > 1, hasZeros = coded->hasZeros();
   Type i32 = b.getI32Type(), f32 = b.getF32Type();
   Value lane = m.rem(k.thread(), m.constant(k.warp)), blocks = m.constant(coded->blocks());
@@ -525,8 +529,8 @@ SmallVector<Value> MatrixProduct::streamedCodes(ArrayRef<Line> rows) {
   auto load = [&](Type type, Value at, int64_t bytes) -> Value {
     return LLVM::LoadOp::create(b, k.loc, type, at, bytes);
   };
-  // Of halves, sums of the left operand take the place of subtracting zeros from all codes. A thread's sums are those of
-  // two neighbouring columns and two rows.
+  // Of halves, sums of the left operand take the place of subtracting zeros from all codes. A thread's sums are those
+  // of two neighbouring columns and two rows.
   bool bySums = hasZeros && unit.isExact();
   using Pair = std::pair<Value, Value>;
   auto scaled = [&](ValueRange part, ValueRange rowSums, Pair zero, Pair scale) {
@@ -555,9 +559,9 @@ SmallVector<Value> MatrixProduct::streamedCodes(ArrayRef<Line> rows) {
     copyBlock(m.add(warp, m.constant(i * slices)), m.constant(i));
   if (coded->isConstant())
     k.delayWait();
-  size_t numSums = tiles * 4;
-  // The sums of the tile, and then those of the left operand.
-  SmallVector<Value> carried(numSums + (bySums ? 4 : 0), points.constant(b.getF32FloatAttr(0)));
+  // Of each tile of rows the sums of all tiles of columns, and then those of the left operand.
+  int64_t perRows = 4 * (tiles + bySums), numSums = rowTiles * perRows;
+  SmallVector<Value> carried(numSums, points.constant(b.getF32FloatAttr(0)));
   SmallVector<Value> none = carried;
   carried.push_back(m.constant(0));
   carried = emitFor(b, k.loc, warp, blocks, numSlices, carried, [&](Value block, ValueRange values) {
@@ -577,8 +581,8 @@ SmallVector<Value> MatrixProduct::streamedCodes(ArrayRef<Line> rows) {
       for (int64_t i = 0; i < perRun && run < runs; ++i)
         left.push_back(loadRows(m.add(first, m.constant(run * DeviceCodes::kRun + i * unit.chunk()))));
     };
-    // All of f32 would be too many registers.
-    int64_t early = unit.isExact() ? runs : 1;
+    // All of f32, or of many rows, would be too many registers.
+    int64_t early = unit.isExact() && rowTiles == 1 ? runs : 1;
     for (int64_t run = 0; run < early; ++run)
       loadRun(run);
     NVVM::CpAsyncWaitGroupOp::create(b, k.loc, numStages - 1);
@@ -614,10 +618,13 @@ SmallVector<Value> MatrixProduct::streamedCodes(ArrayRef<Line> rows) {
         auto both = [&](Value v) -> Pair {
           return {fromLane(v, lane32(at)), fromLane(v, lane32(m.add(at, m.constant(1))))};
         };
-        SmallVector<Value> own = scaled(ArrayRef(part).slice(4 * j, 4), ArrayRef(part).drop_front(numSums),
-                                        bySums ? both(zero[j]) : Pair(), both(scale[j]));
-        for (int64_t i = 0; i < 4; ++i)
-          sums[4 * j + i] = arith::AddFOp::create(b, k.loc, sums[4 * j + i], own[i]);
+        Pair zeroOf = bySums ? both(zero[j]) : Pair(), scaleOf = both(scale[j]);
+        for (int64_t first = 0; first < numSums; first += perRows) {
+          ArrayRef<Value> all = ArrayRef(part).slice(first, perRows);
+          SmallVector<Value> own = scaled(all.slice(4 * j, 4), all.drop_front(4 * tiles), zeroOf, scaleOf);
+          for (int64_t i = 0; i < 4; ++i)
+            sums[first + 4 * j + i] = arith::AddFOp::create(b, k.loc, sums[first + 4 * j + i], own[i]);
+        }
       }
       part = none;
     }
@@ -630,16 +637,23 @@ SmallVector<Value> MatrixProduct::streamedCodes(ArrayRef<Line> rows) {
   NVVM::CpAsyncWaitGroupOp::create(b, k.loc, 0);
   // The memory is that of the sums from here on.
   k.barrier();
-  SmallVector<Value> sums(ArrayRef(carried).take_front(numSums));
+  SmallVector<Pair> zeroOf(tiles), scaleOf(tiles);
   for (int64_t j = 0; j < tiles && !isGrouped; ++j) {
     auto both = [&](Value pane) -> Pair {
       Value at = m.advance(pane, m.mul(place, 8));
       return {load(f32, at, 8), load(f32, m.advance(at, m.constant(4)), 4)};
     };
-    SmallVector<Value> own = scaled(ArrayRef(sums).slice(4 * j, 4), ArrayRef(carried).drop_front(numSums).take_front(4),
-                                    bySums ? both(panes[j].second) : Pair(), both(panes[j].first));
-    llvm::copy(own, sums.begin() + 4 * j);
+    zeroOf[j] = bySums ? both(panes[j].second) : Pair(), scaleOf[j] = both(panes[j].first);
   }
+  SmallVector<Value> sums;
+  for (int64_t first = 0; first < numSums; first += perRows)
+    for (int64_t j = 0; j < tiles; ++j) {
+      ArrayRef<Value> all = ArrayRef(carried).slice(first, perRows), own = all.slice(4 * j, 4);
+      if (isGrouped)
+        llvm::append_range(sums, own);
+      else
+        llvm::append_range(sums, scaled(own, all.drop_front(4 * tiles), zeroOf[j], scaleOf[j]));
+    }
   return sums;
 }
 

@@ -351,9 +351,9 @@ LogicalResult disc::emitDeviceContraction(DeviceKernel &k) {
       Contraction source(k, info, onUnit ? storedLanes(k.shapes, info.sizes, info.columns) : 1);
       source.results = part.results;
       if (memory && source.codes())
-        source.decodedMemory = k.m.advance(
-            source.points.resultPtr(*memory),
-            k.m.mul(source.points.expr(decoded), byteSize(getElementTypeOrSelf(info.right().getType()))));
+        source.decodedMemory =
+            k.m.advance(source.points.resultPtr(*memory),
+                        k.m.mul(source.points.expr(decoded), byteSize(getElementTypeOrSelf(info.right().getType()))));
       return emitProduct(k, source);
     };
     if (parts->size() == 1)

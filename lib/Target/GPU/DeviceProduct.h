@@ -64,8 +64,8 @@ public:
 /// Evaluates the kernel's results where the product is `sum` (a scalar or a vector) at the point `at`, and stores them.
 LogicalResult storeProduct(DeviceKernel &k, ProductSource &source, ArrayRef<Idx> at, Value sum);
 
-/// Computes what the codes of a contraction stand for, as lines along the sum, into the memory that is the kernel's last
-/// result. In so many blocks.
+/// Computes what the codes of a contraction stand for, as lines along the sum, into the memory that is the kernel's
+/// last result. In so many blocks.
 LogicalResult emitDeviceDecoding(DeviceKernel &k);
 SymExpr decodingBlocks(KernelFuncOp kernel, int64_t threads, ShapeAnalysis &shapes);
 

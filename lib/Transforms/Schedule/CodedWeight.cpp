@@ -107,8 +107,8 @@ Value disc::valueInInit(func::FuncOp init, Value v, OpBuilder &b, IRMapping &map
   return b.clone(*def, map)->getResult(0);
 }
 
-/// For each dimension of a chain of views and conversions, the dimensions of `base`, the value that the chain starts from, that it
-/// consists of, outermost first; nothing where a view splits one of those.
+/// For each dimension of a chain of views and conversions, the dimensions of `base`, the value that the chain starts
+/// from, that it consists of, outermost first; nothing where a view splits one of those.
 static std::optional<SmallVector<SmallVector<int64_t>>> dimsBehind(Value value, Value &base) {
   SmallVector<SmallVector<int64_t>> dims;
   for (int64_t d = 0; d < cast<RankedTensorType>(value.getType()).getRank(); ++d)
@@ -220,8 +220,8 @@ RhsDims CodedWeight::ownDims() const {
 }
 
 Value disc::loopKernelAtLoad(OpBuilder &b, Location loc, StringRef name, StringRef reason, ValueRange inputs,
-                        SmallVector<AffineMap> maps, RankedTensorType type,
-                        function_ref<Value(OpBuilder &, Location, ValueRange)> point) {
+                             SmallVector<AffineMap> maps, RankedTensorType type,
+                             function_ref<Value(OpBuilder &, Location, ValueRange)> point) {
   maps.push_back(b.getMultiDimIdentityMap(type.getRank()));
   auto kernel = KernelOp::create(b, loc, TypeRange{type}, inputs, KernelKind::Loop, b.getStringAttr(name),
                                  b.getStringAttr(reason), DictionaryAttr(), Attribute(), Attribute(), Attribute());
@@ -232,8 +232,8 @@ Value disc::loopKernelAtLoad(OpBuilder &b, Location loc, StringRef name, StringR
     arguments.push_back(body->addArgument(input.getType(), loc));
   Value empty = tensor::EmptyOp::create(nested, loc, type, ValueRange());
   SmallVector<utils::IteratorType> iterators(type.getRank(), utils::IteratorType::parallel);
-  auto generic = linalg::GenericOp::create(nested, loc, TypeRange{type}, arguments, ValueRange{empty}, maps,
-                                           iterators, [&](OpBuilder &inner, Location at, ValueRange args) {
+  auto generic = linalg::GenericOp::create(nested, loc, TypeRange{type}, arguments, ValueRange{empty}, maps, iterators,
+                                           [&](OpBuilder &inner, Location at, ValueRange args) {
                                              linalg::YieldOp::create(inner, at, point(inner, at, args));
                                            });
   YieldOp::create(nested, loc, generic.getResults());
@@ -271,23 +271,24 @@ Value disc::checkedCodes(const Dequantized &codes, Value source, OpBuilder &b, L
   AffineMap id = b.getMultiDimIdentityMap(type.getRank());
   auto check = cast<CheckIndexOp>(codes.check);
   return loopKernelAtLoad(b, loc, "codes", "codes that are checked to have 4 bits", ValueRange{source}, {id}, type,
-                    [&](OpBuilder &inner, Location at, ValueRange args) -> Value {
-                      auto number = [&](int64_t v) -> Value {
-                        return arith::ConstantOp::create(inner, at, inner.getI64IntegerAttr(v));
-                      };
-                      Type i64 = inner.getI64Type();
-                      Value wide = codes.codes.isUnsigned
-                                       ? arith::ExtUIOp::create(inner, at, i64, args[0]).getResult()
-                                       : arith::ExtSIOp::create(inner, at, i64, args[0]).getResult();
-                      Value index = arith::AddIOp::create(inner, at, wide, number(-codes.low));
-                      Value known = CheckIndexOp::create(inner, at, i64, index, number(codes.high - codes.low + 1),
-                                                         /*wrap=*/false, check.getWhat());
-                      return arith::TruncIOp::create(inner, at, args[0].getType(), known);
-                    });
+                          [&](OpBuilder &inner, Location at, ValueRange args) -> Value {
+                            auto number = [&](int64_t v) -> Value {
+                              return arith::ConstantOp::create(inner, at, inner.getI64IntegerAttr(v));
+                            };
+                            Type i64 = inner.getI64Type();
+                            Value wide = codes.codes.isUnsigned
+                                             ? arith::ExtUIOp::create(inner, at, i64, args[0]).getResult()
+                                             : arith::ExtSIOp::create(inner, at, i64, args[0]).getResult();
+                            Value index = arith::AddIOp::create(inner, at, wide, number(-codes.low));
+                            Value known =
+                                CheckIndexOp::create(inner, at, i64, index, number(codes.high - codes.low + 1),
+                                                     /*wrap=*/false, check.getWhat());
+                            return arith::TruncIOp::create(inner, at, args[0].getType(), known);
+                          });
 }
 
 Value disc::spreadOut(const PointOperand &operand, ArrayRef<int64_t> kept, ArrayRef<int64_t> shape, double fallback,
-                       double offset, OpBuilder &b, Location loc) {
+                      double offset, OpBuilder &b, Location loc) {
   Type f32 = b.getF32Type();
   auto type = RankedTensorType::get(shape, f32);
   SmallVector<Value> inputs;
@@ -302,23 +303,23 @@ Value disc::spreadOut(const PointOperand &operand, ArrayRef<int64_t> kept, Array
     maps.push_back(AffineMap::get(shape.size(), 0, at, b.getContext()));
   }
   return loopKernelAtLoad(b, loc, "scales", "scales or zeros of the columns of quantised weights", inputs, maps, type,
-                    [&](OpBuilder &inner, Location at, ValueRange args) {
-                      auto number = [&](double value) -> Value {
-                        return arith::ConstantOp::create(inner, at, inner.getFloatAttr(f32, value));
-                      };
-                      Value v;
-                      if (operand.tensor) {
-                        v = args[0];
-                        if (v.getType().isInteger())
-                          v = operand.isUnsigned ? arith::UIToFPOp::create(inner, at, f32, v).getResult()
-                                                 : arith::SIToFPOp::create(inner, at, f32, v).getResult();
-                        else if (v.getType() != f32 && v.getType().getIntOrFloatBitWidth() > 32)
-                          v = arith::TruncFOp::create(inner, at, f32, v);
-                        else if (v.getType() != f32)
-                          v = arith::ExtFOp::create(inner, at, f32, v);
-                      } else {
-                        v = number(operand.value().value_or(fallback));
-                      }
-                      return offset == 0 ? v : arith::AddFOp::create(inner, at, v, number(offset)).getResult();
-                    });
+                          [&](OpBuilder &inner, Location at, ValueRange args) {
+                            auto number = [&](double value) -> Value {
+                              return arith::ConstantOp::create(inner, at, inner.getFloatAttr(f32, value));
+                            };
+                            Value v;
+                            if (operand.tensor) {
+                              v = args[0];
+                              if (v.getType().isInteger())
+                                v = operand.isUnsigned ? arith::UIToFPOp::create(inner, at, f32, v).getResult()
+                                                       : arith::SIToFPOp::create(inner, at, f32, v).getResult();
+                              else if (v.getType() != f32 && v.getType().getIntOrFloatBitWidth() > 32)
+                                v = arith::TruncFOp::create(inner, at, f32, v);
+                              else if (v.getType() != f32)
+                                v = arith::ExtFOp::create(inner, at, f32, v);
+                            } else {
+                              v = number(operand.value().value_or(fallback));
+                            }
+                            return offset == 0 ? v : arith::AddFOp::create(inner, at, v, number(offset)).getResult();
+                          });
 }

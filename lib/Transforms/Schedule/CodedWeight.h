@@ -53,7 +53,8 @@ Value valueInInit(func::FuncOp init, Value v, OpBuilder &b, IRMapping &map);
 GlobalOp keepInGlobal(func::FuncOp init, Value value, StringRef name, OpBuilder &b);
 /// @init reads what it has stored itself as a value: so it is seen how that was computed, and no copy need stay.
 void forwardGlobals(func::FuncOp init);
-/// Erases globals and stores of what nothing reads any more; what is only read in another order needs no home of its own.
+/// Erases globals and stores of what nothing reads any more; what is only read in another order needs no home of its
+/// own.
 void eraseUnreadGlobals(ModuleOp module, func::FuncOp init);
 
 /// A kernel of @init that computes a tensor point by point.

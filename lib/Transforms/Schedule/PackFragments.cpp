@@ -56,9 +56,7 @@ struct Numbers {
   Value div(Value x, int64_t y) { return arith::DivUIOp::create(b, loc, x, constant(y)); }
   Value rem(Value x, int64_t y) { return arith::RemUIOp::create(b, loc, x, constant(y)); }
   Value atMost(Value x, int64_t y) { return arith::MinUIOp::create(b, loc, x, constant(y)); }
-  Value less(Value x, int64_t y) {
-    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, x, constant(y));
-  }
+  Value less(Value x, int64_t y) { return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, x, constant(y)); }
   /// The row-major position `linear` over the dimensions `dims` of a tensor, as coordinates of its point.
   void place(Value linear, ArrayRef<int64_t> dims, RankedTensorType type, MutableArrayRef<Value> point) {
     for (size_t i = dims.size(); i-- > 0;) {

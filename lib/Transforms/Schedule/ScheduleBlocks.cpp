@@ -69,15 +69,15 @@ private:
     SmallVector<SymExpr> columns; ///< Of each part: the blocks of one come behind those of another.
     SymExpr depth;
     Type element, accumulator;
-    bool isDense;         ///< Lines along the sum are pieces of memory, of a multiple of 16 bytes.
-    bool hasDenseColumns; ///< The right operand's are, or codes in fragments.
-    bool hasCodes;        ///< Of one of the right operands.
+    bool isDense;                 ///< Lines along the sum are pieces of memory, of a multiple of 16 bytes.
+    bool hasDenseColumns;         ///< The right operand's are, or codes in fragments.
+    bool hasCodes;                ///< Of one of the right operands.
     SymExpr decoded = SymExpr(0); ///< Elements of the right operands, if all are codes, and of lines of whole chunks.
   };
   SymExpr tiles(const Product &p, int64_t rows, int64_t columns);
   LogicalResult product(const Product &p);
   LogicalResult matrixProduct(const Product &p);
-  void decode(const Product &p, const SymExpr &manyRows);
+  void decode(const Product &p, int64_t fewRows);
   LogicalResult attention();
   void divideKeys(AttentionOp op);
   int64_t sharedDims(AttentionOp op);
@@ -448,6 +448,9 @@ LogicalResult BlockScheduler::matrixProduct(const Product &p) {
   // for each block. Wide tiles read the rows less often, where there are as many of them as multiprocessors.
   constexpr Tile narrow{16, 16, 16, 16, 6, 8}, wide{16, 32, 16, 32, 6, 4};
   constexpr int64_t kFewRows = 16, kManyWide = 128;
+  // Codes are a quarter of the bytes, so that twice as many rows make up for making numbers of them again.
+  constexpr Tile narrowCodes{32, 16, 32, 16, 6, 8}, wideCodes{32, 32, 32, 32, 6, 4};
+  int64_t fewCodes = p.hasCodes ? 64 : kFewRows;
   Tile last = middle; // where no condition holds
   bool isLast = false;
   SmallVector<Attribute> variants;
@@ -465,18 +468,23 @@ LogicalResult BlockScheduler::matrixProduct(const Product &p) {
     fields.set(kVariantTasks, ExprAttr::get(b.getContext(), tasksOf(tile)));
     variants.push_back(fields.getDictionary(b.getContext()));
   };
-  if (p.hasDenseColumns) {
+  auto addFew = [&](const Tile &wide, const Tile &narrow, int64_t rows) {
     Product few = p;
     few.rows = SymExpr(1);
-    SymExpr when = SymExpr(kFewRows + 1) - p.rows,
-            enough = tiles(few, wide.rows, wide.columns) - SymExpr(kManyWide - 1);
+    SymExpr when = SymExpr(rows + 1) - p.rows, enough = tiles(few, wide.rows, wide.columns) - SymExpr(kManyWide - 1);
+    // Those of f32 would be too many registers.
+    bool fits = !p.element.isF32() || wide.rows == kFewRows;
     ShapeAnalysis::Range range = shapes.range(enough);
-    if (range.min.value_or(0) > 0)
+    if (fits && range.min.value_or(0) > 0)
       add(wide, when);
-    else if (range.max.value_or(1) > 0)
+    else if (fits && range.max.value_or(1) > 0)
       add(wide, SymExpr::min(when, enough));
     add(narrow, when);
-  }
+  };
+  if (p.hasDenseColumns)
+    addFew(wide, narrow, kFewRows);
+  if (p.hasCodes)
+    addFew(wideCodes, narrowCodes, fewCodes);
   add(tiny, SymExpr(kFewSmall) - tasksOf(small));
   add(small, SymExpr(kFewMiddle) - tasksOf(middle));
   add(large, tasksOf(large) - SymExpr(kManyLarge - 1));
@@ -487,28 +495,27 @@ LogicalResult BlockScheduler::matrixProduct(const Product &p) {
   // products are one launch, which no library has.
   bool isDecoded = !p.decoded.isConstant(0);
   if (p.columns.size() == 1 && (!p.hasCodes || isDecoded) && (!p.element.isF32() || !p.isDense)) {
-    constexpr int64_t kMuch = int64_t(1) << 27, kManyRows = 128;
+    constexpr int64_t kMuch = int64_t(1) << 27;
     SymExpr when = p.batches * p.rows * p.columns.front() * p.depth - SymExpr(kMuch - 1);
     if (!p.element.isF32())
-      when = SymExpr::min(when, p.rows - SymExpr(kManyRows - 1));
+      when = SymExpr::min(when, p.rows - SymExpr(fewCodes));
     else if (p.hasDenseColumns)
-      when = SymExpr::min(when, p.rows - SymExpr(kFewRows));
+      when = SymExpr::min(when, p.rows - SymExpr(fewCodes));
     schedule.set(kLibraryWhen, ExprAttr::get(b.getContext(), when));
   }
   set(tasksOf(last), {});
   kernel.setScheduleAttr(schedule.getDictionary(b.getContext()));
   if (isDecoded)
-    decode(p, p.rows - SymExpr(kFewRows));
+    decode(p, fewCodes);
   return success();
 }
 
 /// Tiles of more rows than those whose kernels read codes multiply what the codes stand for, as do libraries: it is
 /// computed anew in each call, into memory for this launch alone, and for few rows of size 0.
-void BlockScheduler::decode(const Product &p, const SymExpr &manyRows) {
-  ShapeAnalysis::Range range = shapes.range(manyRows);
-  if (range.max.value_or(1) <= 0)
+void BlockScheduler::decode(const Product &p, int64_t fewRows) {
+  SymExpr isMany = SymExpr::min(SymExpr::floorDiv(p.rows, SymExpr(fewRows + 1)), SymExpr(1));
+  if (shapes.range(isMany).max.value_or(1) <= 0)
     return;
-  SymExpr isMany = SymExpr::min(SymExpr::max(manyRows, SymExpr(0)), SymExpr(1));
   addResult(shapes.simplify(isMany * p.decoded), p.element);
 }
 
