@@ -444,9 +444,16 @@ Value PointEmitter::evalConcat(ConcatOp op, ArrayRef<Idx> idx, Value mask) {
   Type elem = getElementTypeOrSelf(op.getType());
   bool anyLanes = llvm::any_of(idx, [](const Idx &i) { return !i.isUniform(); });
   Type type = anyLanes ? Type(vectorOf(elem)) : elem;
-  Value coordinate = materialize(idx[dim]);
-  Value result = arith::ConstantOp::create(builder, loc, cast<TypedAttr>(builder.getZeroAttr(type)));
+  // Where parts end at multiples of a vector, all lanes lie in the same one.
+  bool isWhole = !idx[dim].each && idx[dim].lanes && idx[dim].step == 1 && idx[dim].multiple % lanes() == 0;
   SymExpr offset(0);
+  for (Value input : op.getInputs().drop_back()) {
+    offset += shapeAnalysis.dims(input)[dim];
+    isWhole &= divisor(offset) % lanes() == 0;
+  }
+  Value coordinate = isWhole ? idx[dim].base : materialize(idx[dim]);
+  Value result = arith::ConstantOp::create(builder, loc, cast<TypedAttr>(builder.getZeroAttr(type)));
+  offset = SymExpr(0);
   for (Value input : op.getInputs()) {
     SymExpr end = offset + shapeAnalysis.dims(input)[dim];
     auto compare = [&](arith::CmpIPredicate predicate, const SymExpr &bound) -> Value {
@@ -458,7 +465,9 @@ Value PointEmitter::evalConcat(ConcatOp op, ArrayRef<Idx> idx, Value mask) {
     Value inside = builder.createOrFold<arith::AndIOp>(loc, compare(arith::CmpIPredicate::sge, offset),
                                                        compare(arith::CmpIPredicate::slt, end));
     SmallVector<Idx> at(idx);
-    at[dim] = addIdx(at[dim], uniform(expr(SymExpr(0) - offset)));
+    Idx before = uniform(expr(SymExpr(0) - offset));
+    before.multiple = std::max<int64_t>(divisor(offset), 1);
+    at[dim] = offset.isConstant(0) ? at[dim] : addIdx(at[dim], before);
     offset = end;
     Value partMask = mask;
     if (isa<VectorType>(inside.getType()))

@@ -112,6 +112,9 @@ struct KernelVariant {
 /// The schedules in which a kernel is emitted, best first. The last one serves all shapes that are left.
 FailureOr<SmallVector<KernelVariant>> kernelVariants(KernelFuncOp kernel, ShapeAnalysis &shapes);
 
+/// The extents and the ends of parts that lie side by side along the last dimension of a concatenation in the kernel.
+SmallVector<SymExpr> concatenatedExtents(KernelFuncOp kernel, ShapeAnalysis &shapes);
+
 /// How a loop kernel without a running sum walks its buffers, over the dims of its results.
 KernelAccess loopAccess(KernelFuncOp kernel, ShapeAnalysis &shapes);
 

@@ -143,9 +143,12 @@ LogicalResult disc::emitDeviceLoop(DeviceKernel &k) {
     return emitDeviceRunningSum(k);
   int64_t width = k.schedule("vector");
   int64_t scheduled = width, count = std::max<int64_t>(k.scheduleOrZero("points"), 1), repeats = 1;
-  // Whether a point lies in one part of a concatenation or another is asked for each, one after the other.
+  // Whether a point lies in one part of a concatenation or another is asked for each, one after the other. A vector must
+  // not cross the end of a part.
   if (!k.kernel.getBody().getOps<ConcatOp>().empty())
-    width = 1, repeats = std::exchange(count, 1);
+    repeats = std::exchange(count, 1);
+  for (const SymExpr &e : concatenatedExtents(k.kernel, k.shapes))
+    width = k.isMultiple(e, width) ? width : 1;
 
   SmallVector<SymExpr> domain = k.shapes.dims(results.front());
   KernelAccess access = loopAccess(k.kernel, k.shapes);

@@ -67,12 +67,29 @@ KernelAccess disc::loopAccess(KernelFuncOp kernel, ShapeAnalysis &shapes) {
   return access;
 }
 
+SmallVector<SymExpr> disc::concatenatedExtents(KernelFuncOp kernel, ShapeAnalysis &shapes) {
+  SmallVector<SymExpr> extents;
+  for (auto concat : kernel.getBody().getOps<ConcatOp>()) {
+    if (int64_t(concat.getDim()) + 1 != cast<RankedTensorType>(concat.getType()).getRank())
+      continue;
+    SymExpr end(0);
+    for (Value input : concat.getInputs()) {
+      SymExpr extent = shapes.dims(input).back();
+      end += extent;
+      for (const SymExpr &e : {extent, end})
+        if (!llvm::is_contained(extents, e))
+          extents.push_back(e);
+    }
+  }
+  return extents;
+}
+
 /// A loop whose rows may or may not end with a vector: twice in the schedule that it has.
 static SmallVector<KernelVariant> loopVariants(KernelFuncOp kernel, ShapeAnalysis &shapes) {
   DictionaryAttr schedule = kernel.getScheduleAttr();
   SmallVector<KernelVariant> variants{{schedule, SymExpr(1), {}, {}}};
   int64_t width = numberOf(schedule, "vector");
-  if (width <= 1 || !kernel.getBody().getOps<ConcatOp>().empty() || !kernel.getBody().getOps<RunningSumOp>().empty())
+  if (width <= 1 || !kernel.getBody().getOps<RunningSumOp>().empty())
     return variants;
   KernelAccess access = loopAccess(kernel, shapes);
   SmallVector<MergedDims> runs = access.mergedRuns(0, shapes.dims(kernel.getYield().getValues().front()).size());
@@ -81,6 +98,7 @@ static SmallVector<KernelVariant> loopVariants(KernelFuncOp kernel, ShapeAnalysi
     return variants;
   auto others = llvm::map_to_vector(runs, [](const MergedDims &run) { return run.innermost; });
   SmallVector<SymExpr> multiples = access.vectorMultiples(runs.back().innermost, runs.back().extent, others);
+  llvm::append_range(multiples, concatenatedExtents(kernel, shapes));
   Conditions conditions(shapes);
   conditions.multiples(multiples, width);
   KernelVariant vectors{schedule, conditions.take(), multiples, {}};

@@ -393,3 +393,57 @@ func.func @t38_signed(%w: tensor<4x4x16xi32>, %s: tensor<4x1x16xf32>) {
       : tensor<4x4x16xi32> -> tensor<64x32xf32>
   return
 }
+
+// -----
+
+func.func @t39_dims(%c: tensor<8x4x128xi32>, %s: tensor<1x64xf32>) {
+  // expected-error @+1 {{dims must name each dimension once (T39)}}
+  %0 = disc_tensor.unpack_fragments %c scales %s : tensor<1x64xf32> zero 8 bits 4 batch [] n [0] k [0]
+      : tensor<8x4x128xi32> -> tensor<64x512xf32>
+  return
+}
+
+// -----
+
+func.func @t39_bits(%c: tensor<8x4x128xi32>, %s: tensor<1x64xf32>) {
+  // expected-error @+1 {{needs codes of 4 or 8 bits (T39)}}
+  %0 = disc_tensor.unpack_fragments %c scales %s : tensor<1x64xf32> zero 8 bits 2 batch [] n [0] k [1]
+      : tensor<8x4x128xi32> -> tensor<64x512xf32>
+  return
+}
+
+// -----
+
+func.func @t39_floats(%c: tensor<8x4x128xi32>, %s: tensor<1x64xf32>) {
+  // expected-error @+1 {{results in floats of a static shape (T39)}}
+  %0 = disc_tensor.unpack_fragments %c scales %s : tensor<1x64xf32> zero 8 bits 4 batch [] n [0] k [1]
+      : tensor<8x4x128xi32> -> tensor<64x512xi32>
+  return
+}
+
+// -----
+
+func.func @t39_codes(%c: tensor<8x4x128xi32>, %s: tensor<1x64xf32>) {
+  // expected-error @+1 {{has codes, scales or zeros of another shape or type than the result needs (T39)}}
+  %0 = disc_tensor.unpack_fragments %c scales %s : tensor<1x64xf32> zero 8 bits 8 batch [] n [0] k [1]
+      : tensor<8x4x128xi32> -> tensor<64x512xf32>
+  return
+}
+
+// -----
+
+func.func @t39_scales(%c: tensor<8x4x128xi32>, %s: tensor<1x60xf32>) {
+  // expected-error @+1 {{has codes, scales or zeros of another shape or type than the result needs (T39)}}
+  %0 = disc_tensor.unpack_fragments %c scales %s : tensor<1x60xf32> zero 8 bits 4 batch [] n [0] k [1]
+      : tensor<8x4x128xi32> -> tensor<60x512xf32>
+  return
+}
+
+// -----
+
+func.func @t39_groups(%c: tensor<8x4x128xi32>, %s: tensor<32x64xf32>) {
+  // expected-error @+1 {{needs one group, or groups of a multiple of 32 values of k (T39)}}
+  %0 = disc_tensor.unpack_fragments %c scales %s : tensor<32x64xf32> zero 8 bits 4 batch [] n [0] k [1]
+      : tensor<8x4x128xi32> -> tensor<60x512xf32>
+  return
+}

@@ -36,6 +36,17 @@ func.func @parameters() -> (tensor<2x384x32xf32>, tensor<64x384xf32>) {
   return %0, %1 : tensor<2x384x32xf32>, tensor<64x384xf32>
 }
 
+// CHECK-LABEL: func @fragments
+func.func @fragments(%c: tensor<8x4x128xi32>, %s: tensor<16x64xf32>) -> (tensor<60x512xbf16>, tensor<60x512xf16>) {
+  // CHECK: disc_tensor.unpack_fragments %{{.*}} scales %{{.*}} : tensor<16x64xf32> zero 8 bits 4 batch [] n [0] k [1] : tensor<8x4x128xi32> -> tensor<60x512xbf16>
+  %0 = disc_tensor.unpack_fragments %c scales %s : tensor<16x64xf32> zero 8 bits 4 batch [] n [0] k [1]
+      : tensor<8x4x128xi32> -> tensor<60x512xbf16>
+  // CHECK: disc_tensor.unpack_fragments %{{.*}} scales %{{.*}} : tensor<16x64xf32> zeros %{{.*}} : tensor<16x64xf32> zero 0 bits 4
+  %1 = disc_tensor.unpack_fragments %c scales %s : tensor<16x64xf32> zeros %s : tensor<16x64xf32> zero 0 bits 4
+      batch [] n [0] k [1] : tensor<8x4x128xi32> -> tensor<60x512xf16>
+  return %0, %1 : tensor<60x512xbf16>, tensor<60x512xf16>
+}
+
 // FOLD-LABEL: func @identities
 func.func @identities(%x: tensor<?x4xf32>, %n: index) -> (tensor<?x4xf32>, tensor<?x4xf32>) {
   // FOLD-NEXT: return %arg0, %arg0
