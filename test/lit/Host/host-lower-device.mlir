@@ -18,6 +18,9 @@ disc_rt.device_kernel @add_last threads 256 writes "01ssss" {disc_plan.kind = "c
 disc_rt.device_kernel @sum threads 256 writes "01s1s" {disc_plan.kind = "row", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<1>,
     disc_plan.split = {part = @sum_part, whole = @sum_whole, most = #disc_shape.expr<(B + 15) floordiv 16>, values = #disc_shape.expr<1>}}
 disc_rt.device_kernel @sum_part threads 256 writes "01s1s" {disc_plan.kind = "row", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<1>}
+disc_rt.device_kernel @product threads 256 writes "01s" {disc_plan.kind = "contraction", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<1>,
+    disc_plan.before = @product_decode}
+disc_rt.device_kernel @product_decode threads 256 writes "01s" {disc_plan.kind = "contraction", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<min(B floordiv 65, 1) * 2>}
 disc_rt.device_kernel @sum_whole threads 256 writes "01s1s" {disc_plan.kind = "row", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<1>}
 func.func @sort(%args: !llvm.ptr, %begin: i64, %end: i64, %scratch: !llvm.ptr)
     attributes {disc_plan.symbols = ["B"], disc_plan.kind = "call", disc_plan.tasks = #disc_shape.expr<B>,
@@ -75,9 +78,15 @@ func.func @sort(%args: !llvm.ptr, %begin: i64, %end: i64, %scratch: !llvm.ptr)
 // Whether a reduction has parts the runtime decides; two slots behind the symbol are its own.
 // CHECK: %[[PART:.*]] = arith.constant 7 : i64
 // CHECK: %[[SUM:.*]] = arith.constant 6 : i64
-// CHECK: %[[WHOLE:.*]] = arith.constant 8 : i64
+// CHECK: %[[WHOLE:.*]] = arith.constant 10 : i64
 // CHECK: %[[FIVE:.*]] = arith.constant 5 : i64
 // CHECK: llvm.call @disc_rt_device_reduce(%arg0, %[[SUM]], %[[PART]], %[[WHOLE]], %[[SLOTS]], %[[FIVE]], %{{.*}})
+
+// What a kernel reads another one may compute first, in no blocks for small extents.
+// CHECK: %[[DECODE:.*]] = arith.constant 9 : i64
+// CHECK: llvm.call @disc_rt_device_launch(%arg0, %[[DECODE]], %[[SLOTS]], %{{.*}}, %{{.*}})
+// CHECK: %[[PRODUCT:.*]] = arith.constant 8 : i64
+// CHECK: llvm.call @disc_rt_device_launch(%arg0, %[[PRODUCT]], %[[SLOTS]], %{{.*}}, %{{.*}})
 
 // CHECK: llvm.call @disc_rt_device_copy(%arg0, %{{.*}}, %{{.*}}, %{{.*}}) : (!llvm.ptr, !llvm.ptr, !llvm.ptr, i64) -> i32
 // CHECK-NOT: llvm.intr.memcpy
@@ -108,6 +117,7 @@ disc_rt.entry @main attributes {
   disc_rt.launch %call @sort(%x, %arena)
   disc_rt.launch %call @add(%x, %arena)
   disc_rt.launch %call @sum(%x, %arena)
+  disc_rt.launch %call @product(%x, %arena)
   disc_rt.copy %y, %x, %bytes
   %v = llvm.load %arena : !llvm.ptr -> i64
   %u = arith.index_cast %v : i64 to index
@@ -130,5 +140,5 @@ gpu.binary @kernels [#gpu.object<#nvvm.target<chip = "sm_90">, bin = "cubin">,
 // TABLE-DAG: llvm.mlir.global private constant @{{.*}}("hsaco!") {{.*}}alignment = 64
 // TABLE-DAG: llvm.mlir.global private constant @{{.*}}("011ss\00")
 // TABLE-DAG: @disc_device_images() {{.*}}!llvm.array<3 x struct<(ptr, ptr, i64, i64)>>
-// TABLE-DAG: @disc_device_kernels() {{.*}}!llvm.array<9 x struct<(ptr, i64, i64, ptr, ptr)>>
+// TABLE-DAG: @disc_device_kernels() {{.*}}!llvm.array<11 x struct<(ptr, i64, i64, ptr, ptr)>>
 // TABLE-DAG: @disc_device_code() {{.*}}!llvm.array<1 x struct<(ptr, i64, ptr, i64, ptr)>>

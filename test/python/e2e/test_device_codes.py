@@ -57,14 +57,15 @@ SIZES = {
 }
 
 
-@pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("name", SIZES)
-def test_numbers_of_rows(name, bits):
+def test_numbers_of_rows(name):
     torch.manual_seed(0)
     outer, inner, group = SIZES[name]
-    rows = (1, 16, 17, 65) if outer > 1000 else (1, 2, 8, 15, 16, 17, 31, 33, 64, 65, 130, 3, 1)
+    rows = (1, 17, 65) if outer > 1000 else (1, 2, 8, 16, 17, 33, 64, 65, 130, 3)
+    number = list(SIZES).index(name)
     for i, kind in enumerate(("symmetric", "signed", "unsigned")):
-        dtype = DTYPES[(i + bits // 4 + list(SIZES).index(name)) % 3]
+        # All pairs of kinds, bits and dtypes occur.
+        dtype, bits = DTYPES[(i + number) % 3], 4 if (i + number // 3) % 2 else 8
         layer = Layer(outer, inner, group, bits, kind, dtype)
         x = torch.randn(3, inner).to(dtype)
         model = disc.compile(layer, (x,), dynamic_shapes=({0: ROWS},), target="cuda-emulated")
@@ -117,11 +118,11 @@ def test_codes_outside_their_range():
     check(model, module.weight.double(), torch.float32, (1, 70), 64)
     layer = Layer(8, 64, 32, 4, "symmetric", torch.float32)
     layer.codes[3, 5] = 9
-    with pytest.raises(disc.DiscError, match="dequantize_per_channel_group"):
+    with pytest.raises(disc.errors.LoadError, match="dequantize_per_channel_group"):
         disc.compile(layer, (torch.randn(3, 64),), dynamic_shapes=({0: ROWS},), target="cuda-emulated")
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", DTYPES[:2])
 @pytest.mark.parametrize(("bits", "kind"), [(4, "symmetric"), (4, "signed"), (8, "symmetric")])
 def test_no_kernel_spills(bits, kind, dtype):
     if not toolchain.find_ptxas():
