@@ -176,7 +176,7 @@ class Coded(nn.Module):
         super().__init__()
         self.low, self.high, self.group = -(1 << bits - 1), (1 << bits - 1) - 1, min(group, inner)
         self.register_buffer("codes", torch.randint(self.low, self.high + 1, (outer, inner), dtype=torch.int8))
-        # Weights as large as those of nn.Linear: larger ones make of a deep network one that no rounding leaves as it is.
+        # Weights as large as those of nn.Linear: in a deep network, larger ones turn rounding into large differences.
         size = (12 / inner) ** 0.5 / 2**bits
         self.register_buffer("scales", torch.rand(outer, inner // self.group) * size)
         drawn = torch.randint(-3, 4, (outer, inner // self.group), dtype=torch.int32)

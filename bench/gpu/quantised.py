@@ -11,6 +11,7 @@ import argparse
 import json
 import statistics
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +24,15 @@ from .models import SPECS, Coded
 from .run import copy_bandwidth, difference, loaded
 
 
-def kernel_microseconds(call: Callable[[], Any], scratch: Tensor, count: int = 15) -> float:
+def kernel_microseconds(call: Callable[[Tensor], Any], x: Tensor, scratch: Tensor, count: int = 15) -> float:
     """Of a call's kernels, the median, each time after the caches were filled with something else."""
-    call()
+    call(x)
     times = []
     for _ in range(count):
         scratch.add_(1)
         torch.cuda.synchronize()
         with profile(activities=[ProfilerActivity.CUDA]) as found:
-            call()
+            call(x)
             torch.cuda.synchronize()
         times.append(sum(row.device_time_total for row in found.key_averages()))
     return statistics.median(times)
@@ -69,12 +70,12 @@ def main() -> None:
                 exact = [(x.double() @ layer.weight(torch.float64).T)]
                 entry = {
                     "difference": difference([model(x)[0].double()], exact),
-                    "disc": kernel_microseconds(lambda x=x: model(x), scratch),
-                    "bf16": kernel_microseconds(lambda x=x: F.linear(x, wide), scratch),
+                    "disc": kernel_microseconds(model, x, scratch),
+                    "bf16": kernel_microseconds(partial(F.linear, weight=wide), x, scratch),
                 }
                 if peer:
                     entry["tinygemm_difference"] = difference([peer(x).double()], exact)
-                    entry["tinygemm"] = kernel_microseconds(lambda x=x: peer(x), scratch)
+                    entry["tinygemm"] = kernel_microseconds(peer, x, scratch)
             found.setdefault(name, {})[str(shape)] = entry
             print(f"{name:14} {shape!s:8}", "  ".join(f"{k} {v:.3g}" for k, v in entry.items()), flush=True)
             options.results.write_text(json.dumps(found, indent=1), encoding="utf-8")

@@ -77,8 +77,8 @@ struct SplitAttrs {
   static SplitAttrs fromAttr(DictionaryAttr attr);
 };
 
-/// On a device's kernel: another one, which is launched before it, or before the library that does its product, with the
-/// same arguments.
+/// On a device's kernel: another one, which is launched before it, or before the library that does its product, with
+/// the same arguments.
 inline constexpr llvm::StringLiteral kKernelBeforeAttr = "disc_plan.before";
 
 /// On a device's kernel: another one, which is launched behind it with the same arguments.

@@ -143,8 +143,8 @@ LogicalResult disc::emitDeviceLoop(DeviceKernel &k) {
     return emitDeviceRunningSum(k);
   int64_t width = k.schedule("vector");
   int64_t scheduled = width, count = std::max<int64_t>(k.scheduleOrZero("points"), 1), repeats = 1;
-  // Whether a point lies in one part of a concatenation or another is asked for each, one after the other. A vector must
-  // not cross the end of a part.
+  // Whether a point lies in one part of a concatenation or another is asked for each, one after the other. A vector
+  // must not cross the end of a part.
   if (!k.kernel.getBody().getOps<ConcatOp>().empty())
     repeats = std::exchange(count, 1);
   for (const SymExpr &e : concatenatedExtents(k.kernel, k.shapes))
