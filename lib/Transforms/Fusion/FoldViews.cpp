@@ -8,9 +8,11 @@
 //   %y = linalg.generic {indexing_maps = [(d0, d1) -> (d1, d0), ...]} ins(%x) ...
 //
 // Permutations, broadcasts, and reshapes that only add or drop unit dimensions fold; a permutation of a computation's
-// only result folds into the map of that result. Views that stay become strided layouts of kernel operands. Where no
-// layout can express one (a reshape of transposed data), or a function returns a view, the elements are copied by an
-// identity linalg.generic, which fuses like any other computation.
+// only result folds into the map of that result. A reshape of what a computation only widens (static extents) becomes
+// one of the narrow elements, so that the conversion fuses with what reads it: groups of codes that share a scale, say.
+// Views that stay become strided layouts of kernel operands. Where no layout can express one (a reshape of transposed
+// data), or a function returns a view, the elements are copied by an identity linalg.generic, which fuses like any
+// other computation.
 //
 // Test: test/lit/Fusion/fold-views.mlir
 //
@@ -174,6 +176,49 @@ static Value copyOf(OpBuilder &b, Location loc, Value v, ShapeAnalysis &shapes) 
   return copy->getResult(0);
 }
 
+/// Whether the computation converts its one operand to wider elements, and does nothing else.
+static bool isWidening(linalg::GenericOp op) {
+  if (op->getNumResults() != 1 || op.getNumDpsInputs() != 1 || op.getNumReductionLoops() ||
+      !llvm::all_of(op.getIndexingMapsArray(), [](AffineMap map) { return map.isIdentity(); }))
+    return false;
+  auto from = dyn_cast<RankedTensorType>(op.getDpsInputs()[0].getType());
+  auto to = tensorType(op.getResult(0));
+  if (!from || !from.getElementType().isIntOrFloat() || !to.getElementType().isIntOrFloat() ||
+      from.getElementTypeBitWidth() >= to.getElementTypeBitWidth() || from.getElementType().isInteger(1))
+    return false;
+  Value v = op.getBody()->getArgument(0);
+  for (Operation &inner : op.getBody()->without_terminator()) {
+    if (!isa<arith::ExtFOp, arith::ExtSIOp, arith::ExtUIOp, arith::SIToFPOp, arith::UIToFPOp>(inner) ||
+        inner.getOperand(0) != v)
+      return false;
+    v = inner.getResult(0);
+  }
+  return op.getBody()->getTerminator()->getOperand(0) == v;
+}
+
+/// A reshape of a conversion as a conversion of a reshape.
+static bool foldConversion(ReshapeOp reshape) {
+  auto op = reshape.getSource().getDefiningOp<linalg::GenericOp>();
+  auto type = tensorType(reshape.getResult());
+  if (!op || !op->hasOneUse() || !type.hasStaticShape() || !tensorType(reshape.getSource()).hasStaticShape() ||
+      !isWidening(op))
+    return false;
+  OpBuilder b(reshape);
+  Value input = op.getDpsInputs()[0];
+  Value narrow =
+      ReshapeOp::create(b, reshape.getLoc(), type.clone(tensorType(input).getElementType()), input, ValueRange());
+  Value empty = tensor::EmptyOp::create(b, op.getLoc(), type, ValueRange());
+  AffineMap id = b.getMultiDimIdentityMap(type.getRank());
+  SmallVector<utils::IteratorType> iterators(type.getRank(), utils::IteratorType::parallel);
+  auto wide = linalg::GenericOp::create(b, op.getLoc(), TypeRange{type}, ValueRange{narrow}, ValueRange{empty},
+                                        ArrayRef<AffineMap>{id, id}, iterators);
+  IRMapping map;
+  op.getRegion().cloneInto(&wide.getRegion(), map);
+  reshape.getResult().replaceAllUsesWith(wide.getResult(0));
+  reshape.erase();
+  return true;
+}
+
 namespace {
 struct FoldViews : disc::impl::FoldViewsBase<FoldViews> {
   void runOnOperation() override {
@@ -192,6 +237,8 @@ struct FoldViews : disc::impl::FoldViewsBase<FoldViews> {
             changed |= foldOperands(generic, shapes);
           else if (auto permute = dyn_cast<PermuteOp>(op))
             changed |= foldResult(permute, shapes);
+          else if (auto reshape = dyn_cast<ReshapeOp>(op))
+            changed |= foldConversion(reshape);
         }
     }
     eraseDead(func);

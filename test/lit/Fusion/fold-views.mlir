@@ -116,3 +116,26 @@ func.func @dots(%x: tensor<?x6x4xf32> {disc_shape.dims = #disc_shape.dims<[B, 6,
   %t = disc_tensor.permute %d [1, 0, 2] : tensor<6x?x1xf32> -> tensor<?x6x1xf32>
   return %t : tensor<?x6x1xf32>
 }
+
+// -----
+
+// Groups of codes that share a scale: the reshape is of the codes, and the conversion fuses with the product.
+// CHECK-LABEL: func.func @groups
+// CHECK: %[[W:.*]] = disc_tensor.parameter "w" : tensor<20x64xi8>
+// CHECK: %[[G:.*]] = disc_tensor.reshape %[[W]]() : tensor<20x64xi8> -> tensor<20x2x32xi8>
+// CHECK: linalg.generic {{.*}} ins(%[[G]] : tensor<20x2x32xi8>)
+// CHECK: arith.sitofp
+// CHECK-NOT: disc_tensor.reshape
+#id2 = affine_map<(d0, d1) -> (d0, d1)>
+func.func @groups() -> tensor<20x2x32xf32> {
+  %w = disc_tensor.parameter "w" : tensor<20x64xi8>
+  %e = tensor.empty() : tensor<20x64xf32>
+  %f = linalg.generic {indexing_maps = [#id2, #id2], iterator_types = ["parallel", "parallel"]}
+      ins(%w : tensor<20x64xi8>) outs(%e : tensor<20x64xf32>) {
+  ^bb0(%p: i8, %o: f32):
+    %0 = arith.sitofp %p : i8 to f32
+    linalg.yield %0 : f32
+  } -> tensor<20x64xf32>
+  %r = disc_tensor.reshape %f() : tensor<20x64xf32> -> tensor<20x2x32xf32>
+  return %r : tensor<20x2x32xf32>
+}
