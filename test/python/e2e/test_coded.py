@@ -97,3 +97,29 @@ def test_a_library_keeps_4_bits(tmp_path):
         stored.append(module.layers[0].codes.numel() + 4 * module.layers[0].scales.numel())
     # The code is the same.
     assert sizes[1] - sizes[0] <= 1.05 * (stored[1] - stored[0])
+
+
+class Written(nn.Module):
+    """Codes with a scale for each 32, as people write it; the view may come before the conversion or behind it."""
+
+    def __init__(self, early: bool):
+        super().__init__()
+        self.early = early
+        self.codes = nn.Buffer(torch.randint(-128, 128, (20, 96), dtype=torch.int8))
+        self.scales = nn.Buffer(torch.rand(20, 3))
+
+    def forward(self, x):
+        groups = self.codes.view(20, 3, 32).float() if self.early else self.codes.float().view(20, 3, 32)
+        return nn.functional.linear(x, (groups * self.scales.unsqueeze(-1)).view(20, 96))
+
+
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("target", ["cpu", "cuda-emulated"])
+def test_plain_code(early, target):
+    torch.manual_seed(0)
+    module = Written(early)
+    model = disc.compile(module, (torch.randn(3, 96),), dynamic_shapes=({0: ROWS},), target=target)
+    assert " scales %" in model.ir("schedule")
+    for rows in (1, 2, 16, 17, 65, 600):
+        x = torch.randn(rows, 96)
+        torch.testing.assert_close(model(x), module(x), rtol=1e-4, atol=1e-2)
