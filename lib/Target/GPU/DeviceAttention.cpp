@@ -51,7 +51,7 @@ void AttentionEmitter::placeBlock() {
     batchSizes.push_back(points.expr(d));
   Value blocks = points.expr(SymExpr::ceilDiv(queryCount, SymExpr(queries))), block = k.block();
   if (auto count = k.kernel.getScheduleAttr().getAs<ExprAttr>(kParts)) {
-    Value memory = points.operandPtr(k.kernel.getNumInputs() + *partsMemory(k.kernel));
+    Value memory = points.operandPtr(k.kernel.getNumInputs() + *memoryResult(k.kernel));
     parts = Parts{points.expr(count.getValue()), {}, memory};
     parts->number = m.rem(block, parts->count);
     block = m.div(block, parts->count);
@@ -60,7 +60,7 @@ void AttentionEmitter::placeBlock() {
   firstQuery = m.mul(m.rem(block, blocks), queries);
 }
 
-std::optional<unsigned> disc::partsMemory(KernelFuncOp kernel) {
+std::optional<unsigned> disc::memoryResult(KernelFuncOp kernel) {
   ValueRange yields = kernel.getYield().getValues();
   for (unsigned i = 0; i < yields.size(); ++i)
     if (isMemory(yields[i]))

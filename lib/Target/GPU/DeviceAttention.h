@@ -78,8 +78,9 @@ protected:
   bool ok = true;
 };
 
-/// Which of the kernel's results is the memory for what parts of the keys leave.
-std::optional<unsigned> partsMemory(KernelFuncOp kernel);
+/// Which of the kernel's results is memory for its own launches: for what parts of the keys leave, or for the numbers
+/// that codes stand for.
+std::optional<unsigned> memoryResult(KernelFuncOp kernel);
 
 /// Combines the parts of the keys, for an element of the result in each thread. `parts`: how many there are;
 /// `isBinary`: whether the maxima are those of powers of two.

@@ -32,7 +32,7 @@ public:
 LogicalResult AttentionWhole::emit(const SymExpr &count, bool isBinary) {
   SmallVector<SymExpr> extents(ArrayRef(dims).drop_back());
   extents.push_back(valueSize);
-  parts = Parts{points.expr(count), {}, points.operandPtr(k.kernel.getNumInputs() + *partsMemory(k.kernel))};
+  parts = Parts{points.expr(count), {}, points.operandPtr(k.kernel.getNumInputs() + *memoryResult(k.kernel))};
   Value element = m.add(m.mul(k.block(), k.threads()), k.thread());
   auto sizes = llvm::map_to_vector(extents, [&](const SymExpr &e) { return points.expr(e); });
   bool done = true;

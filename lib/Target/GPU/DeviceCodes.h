@@ -25,7 +25,7 @@ public:
   static constexpr int64_t kColumns = 8, kRun = 32; // of a fragment; values of k of a step of four neighbouring threads
   static constexpr int64_t kFragmentBytes = 512;    // of the codes of 8 columns and a block
 
-  /// Null if the operand is no codes.
+  /// Null if the operand is not made of codes.
   static std::unique_ptr<DeviceCodes> get(DeviceKernel &k, PointEmitter &points, Value operand);
 
   int64_t tiles() const { return llvm::divideCeil(columns, kColumns); }

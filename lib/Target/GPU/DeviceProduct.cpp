@@ -337,7 +337,7 @@ LogicalResult disc::emitDeviceContraction(DeviceKernel &k) {
   if (failed(parts))
     return failure();
   bool onUnit = isMatrixSchedule(k.kernel.getScheduleAttr());
-  std::optional<unsigned> memory = partsMemory(k.kernel);
+  std::optional<unsigned> memory = memoryResult(k.kernel);
   SymExpr first(0), decoded(0);
   for (const ContractionPart &part : *parts) {
     if (part.products.size() != 1)
@@ -376,7 +376,7 @@ LogicalResult disc::emitDeviceDecoding(DeviceKernel &k) {
   if (failed(parts))
     return failure();
   PointEmitter points = k.points(1);
-  Value memory = points.resultPtr(*partsMemory(k.kernel));
+  Value memory = points.resultPtr(*memoryResult(k.kernel));
   SymExpr first(0), elements(0);
   for (const ContractionPart &part : *parts) {
     ContractionInfo info = part.first();

@@ -369,7 +369,7 @@ struct Emission {
   /// The kernel that computes what a product's codes stand for, if there is memory for it; in no blocks where that is
   /// empty.
   LogicalResult addDecoding(KernelFuncOp kernel, DeviceKernelOp stub) {
-    std::optional<unsigned> memory = partsMemory(kernel);
+    std::optional<unsigned> memory = memoryResult(kernel);
     if (!memory)
       return success();
     constexpr int64_t threads = 256;

@@ -226,7 +226,7 @@ std::optional<LibraryProduct> disc::libraryProduct(KernelFuncOp kernel, ShapeAna
   const ContractionInfo &info = parts->front().first();
   ValueRange yields = kernel.getYield().getValues();
   // What codes stand for is the last result.
-  std::optional<unsigned> decoded = partsMemory(kernel);
+  std::optional<unsigned> decoded = memoryResult(kernel);
   if (decoded && *decoded == yields.size() - 1)
     yields = yields.drop_back();
   LibraryProduct out;

@@ -41,6 +41,9 @@ using namespace mlir::disc;
 namespace {
 constexpr int64_t kColumns = 8, kWords = 128, kRun = 32; // of a fragment; values of k that have one scale at least
 
+/// Values of k of a fragment.
+constexpr int64_t blockOf(int64_t bits) { return kWords * 32 / bits / kColumns; }
+
 /// Integers of 64 bits in the body of a kernel.
 struct Numbers {
   OpBuilder &b;
@@ -127,7 +130,7 @@ private:
     int64_t bits = coded->codes.isNarrow() ? 4 : 8, n = staticExtent(type, dims->n), k = staticExtent(type, dims->k);
     if (n == 0 || k == 0)
       return;
-    int64_t tiles = llvm::divideCeil(n, kColumns), blocks = llvm::divideCeil(k, kWords * kColumns / 2 / bits);
+    int64_t tiles = llvm::divideCeil(n, kColumns), blocks = llvm::divideCeil(k, blockOf(bits));
     SmallVector<int64_t> codesShape, scalesShape;
     for (int64_t d : dims->batch) {
       codesShape.push_back(type.getDimSize(d));
@@ -221,7 +224,7 @@ private:
                     Value thread = m.rem(m.div(word, 4), 4), part = m.mul(m.rem(word, 4), perWord);
                     // Of 4 bits a word has the eight values of a run, of 8 bits half of them.
                     Value run = m.div(part, 8), half = m.rem(part, 8);
-                    Value first = m.add(m.mul(m.index(rank - 2), 4 * kRun / (bits / 4)),
+                    Value first = m.add(m.mul(m.index(rank - 2), blockOf(bits)),
                                         m.add(m.mul(run, kRun), m.add(m.mul(thread, 8), half)));
                     auto number = [&](int64_t v) -> Value {
                       return arith::ConstantOp::create(in, m.loc, in.getI32IntegerAttr(static_cast<int32_t>(v)));

@@ -448,7 +448,7 @@ LogicalResult BlockScheduler::matrixProduct(const Product &p) {
   // for each block. Wide tiles read the rows less often, where there are as many of them as multiprocessors.
   constexpr Tile narrow{16, 16, 16, 16, 6, 8}, wide{16, 32, 16, 32, 6, 4};
   constexpr int64_t kFewRows = 16, kManyWide = 128;
-  // Codes are a quarter of the bytes, so that twice as many rows make up for making numbers of them again.
+  // Of codes, up to two tiles of 32 rows take less time than to write the numbers first.
   constexpr Tile narrowCodes{32, 16, 32, 16, 6, 8}, wideCodes{32, 32, 32, 32, 6, 4};
   int64_t fewCodes = p.hasCodes ? 64 : kFewRows;
   Tile last = middle; // where no condition holds
