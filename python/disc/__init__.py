@@ -119,6 +119,7 @@ _LAZY = {
     "Model": ("model", "_native"),
     "backends": ("backends", None),
     "coded": ("coded", None),
+    "checkpoints": ("checkpoints", None),
     "gguf": ("gguf", None),
     "hf": ("hf", "_native"),
     "serve": ("serve", "_runtime"),

@@ -29,6 +29,7 @@ PACKAGE = Path(disc.__file__).parent
 USES_RE = {
     "aot.py": "names of files",
     "byte_sizes.py": "numbers of bytes that users write",
+    "checkpoints.py": "names of layers, by patterns in a model's configuration",
     "cli/run.py": "arguments of the command",
     "cli/text.py": "messages of errors",
     "errors.py": "file:line, as describe() writes it",

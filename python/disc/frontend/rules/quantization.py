@@ -357,8 +357,8 @@ def _halves(b: Builder, packed: Tensor) -> Tensor:
 
 
 @lowers("torch.disc.decoded")
-def decoded(b: Builder, codes: Tensor, scales: Tensor, zero: int, bits: int) -> Tensor:
-    """(code - zero) * scale, with a scale for each group of columns of each row."""
+def decoded(b: Builder, codes: Tensor, scales: Tensor, zeros: Tensor | None, zero: int, bits: int) -> Tensor:
+    """(code - zero) * scale, with a scale for each group of columns of each row, and perhaps a zero point."""
     known = codes.value.owner.name == "disc_tensor.parameter" and bits == 4
     if bits == 4:
         codes = _halves(b, codes)
@@ -366,12 +366,13 @@ def decoded(b: Builder, codes: Tensor, scales: Tensor, zero: int, bits: int) -> 
     groups = scales.dims[1]
     dims = [rows, groups, b.quotient([columns], [groups])]
 
-    def fn(code: Elem, s: Elem) -> Elem:
+    def fn(code: Elem, s: Elem, *z: Elem) -> Elem:
         if known:
             code = b.checked_index(code.to(torch.int64), 16, wrap=False)
-        return (code.to(_F32) - float(zero)) * s.to(_F32)
+        return (code.to(_F32) - (z[0].to(_F32) if z else float(zero))) * s.to(_F32)
 
-    inputs = [b.reshape(codes, dims), b.reshape(scales, [rows, groups, 1])]
+    numbers = [scales] if zeros is None else [scales, zeros]
+    inputs = [b.reshape(codes, dims), *(b.reshape(number, [rows, groups, 1]) for number in numbers)]
     return b.reshape(b.map(_F32, inputs, fn, dims=dims), [rows, columns])
 
 
