@@ -9,6 +9,9 @@ using namespace disc::rt;
 namespace {
 enum Operation : int64_t { Sum, Product, Maximum, Minimum, LogSumExp };
 
+/// What rows are folded in: rounding errors of narrow types would add up.
+template <typename T> using Total = std::conditional_t<isReal<T>, double, Compute<T>>;
+
 /// log(exp(x) + exp(y)) without overflow.
 template <typename T> T logAddExp(T x, T y) {
   T low = smaller(x, y), high = larger(x, y);
@@ -25,11 +28,11 @@ template <typename T, typename Fold> void runRows(const disc_view *operands, int
   T *to = dataOf<T>(operands[1]) + begin * rows.length();
   for (int64_t row = begin; row < end; ++row, rows.next()) {
     const T *from = dataOf<const T>(operands[0]) + rows.offset();
-    auto total = Compute<T>();
+    auto total = Total<T>();
     for (int64_t i = 0; i < rows.length(); ++i) {
-      auto x = Compute<T>(from[i * rows.stride()]);
+      auto x = Total<T>(Compute<T>(from[i * rows.stride()]));
       total = i ? fold(total, x) : x;
-      *to++ = T(total);
+      *to++ = T(Compute<T>(total));
     }
   }
 }
@@ -53,7 +56,7 @@ template <typename T> void runExtrema(const disc_view *operands, bool largest, i
 
 template <typename T>
 int32_t run(disc_call *call, const disc_view *operands, int64_t operation, int64_t begin, int64_t end) {
-  using C = Compute<T>;
+  using C = Total<T>;
   switch (operation) {
   case Sum:
     runRows<T>(operands, begin, end, [](C x, C y) { return sum<C>(x, y); });

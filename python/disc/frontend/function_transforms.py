@@ -82,7 +82,8 @@ class Tracing:
 
         @contextmanager
         def level() -> Iterator[Any]:
-            with self.region(), original(*args) as value, self._explained():
+            # Without gradients PyTorch's formulas have fewer derivatives of their own: those of silu have none.
+            with self.region(), torch.enable_grad(), original(*args) as value, self._explained():
                 yield value
 
         return level()
@@ -101,7 +102,7 @@ class Tracing:
         """The gradients that a transform asks for, as a region: those of ``vjp`` are computed behind its level."""
         self.transforming += 1
         try:
-            with self.region():
+            with self.region(), torch.enable_grad():
                 return original(*args, **kwargs)
         finally:
             self.transforming -= 1
@@ -114,6 +115,9 @@ class Tracing:
             return None  # Only to be recorded.
         if function is _ATTENTION:
             return self.attention(function, *args, **(kwargs or {}))
+        if function in _PRODUCTS and not kwargs and args[0].dim() == 2 and args[1].dim() == 1:
+            # PyTorch's rule for batches of vectors makes views whose tangents are none, which it refuses.
+            return torch.mm(args[1].unsqueeze(0), args[0].t()).squeeze(0)
         return function(*args, **(kwargs or {}))
 
     def attention(self, original: Any, *args: Any, **kwargs: Any) -> Any:
@@ -181,6 +185,7 @@ _ADVICE = "make the sizes inside of the transform static, or use another transfo
 _AUTOCAST = (torch.amp.autocast_mode._enter_autocast, torch.amp.autocast_mode._exit_autocast)
 
 
+_PRODUCTS = (torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.mv, Tensor.mv)
 _ATTENTION = patches.ATTENTION.original()
 
 

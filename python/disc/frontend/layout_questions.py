@@ -20,7 +20,7 @@ from ..torch_compat import patches
 from ..torch_compat.operators import OpOverload
 from ..torch_compat.patching import replaced
 from ..torch_compat.symbols import ShapeEnv, SymNode, free_unbacked_symbols, hint_of
-from ..torch_compat.tracing import proxy_tensor
+from ..torch_compat.tracing import FakeTensorMode, proxy_tensor
 
 _CONVOLUTIONS = (
     torch.ops.aten.convolution.default,
@@ -87,6 +87,9 @@ def unguarded(*given: Any) -> Any:
 def _guard_bool(original: Callable[..., bool], self: SymNode, file: str, line: int) -> bool:
     """The truth of a condition that C++ code asks for: without a guard where only a layout or kernel depends on it."""
     env = self.shape_env
+    if env is not None and _of_emptiness(self.expr) and _in_fake_kernel():
+        # The shape of a result does not depend on it; what the elements are then is for the lowering to know.
+        return isinstance(self.expr, sympy.Ne)
     # A model's own conditions come without a file.
     of_width = file != "" and _of_index_width(self.expr)
     if env is None or not (of_width or (file.endswith(_COMPARISONS) and _of_layout(env, self.expr))):
@@ -118,6 +121,27 @@ def _operator() -> Any:
     while frame is not None and frame.f_code is not proxy_tensor.proxy_call.__code__:
         frame = frame.f_back
     return None if frame is None else frame.f_locals["func"]
+
+
+def _of_emptiness(condition: Any) -> bool:
+    """Whether a condition compares the number of elements, which depends on data, with 0."""
+    return (
+        isinstance(condition, (sympy.Eq, sympy.Ne))
+        and condition.rhs == 0
+        and bool(free_unbacked_symbols(condition))
+        and all(factor.is_Symbol or (factor.is_Integer and factor > 0) for factor in sympy.Mul.make_args(condition.lhs))
+    )
+
+
+def _in_fake_kernel() -> bool:
+    """Whether an operator runs for the shape of its result alone: none of what it does is recorded."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not proxy_tensor.proxy_call.__code__:
+        if frame.f_code is FakeTensorMode.dispatch.__code__:
+            return True
+        frame = frame.f_back
+    # Before autograd operators are recorded as the model has them, also those that call others.
+    return frame is not None and bool(frame.f_locals.get("pre_dispatch"))
 
 
 def _of_layout(env: ShapeEnv, condition: Any) -> bool:

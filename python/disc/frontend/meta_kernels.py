@@ -80,6 +80,16 @@ def _threshold_backward(grad: Tensor, x: Tensor, threshold: float) -> Tensor:
     return torch.empty_like(grad + x)
 
 
+@_meta("logsumexp", wrong=True)
+def _logsumexp(x: Tensor, dims: Any, keepdim: bool = False) -> Tensor:
+    # PyTorch's asks whether there are elements: of none the result is -inf.
+    wide = x if x.is_floating_point() or x.is_complex() else x.to(torch.get_default_dtype())
+    return torch.sum(wide, dims, keepdim)
+
+
+lasting.replace_meta_decomposition(torch.ops.aten.logsumexp.default, _logsumexp)
+
+
 @_meta("convolution_backward", wrong=True)
 def _convolution_backward(grad: Tensor, x: Tensor, weight: Tensor, bias_sizes: Any, *rest: Any) -> Any:
     # PyTorch's kernel knows the bias' shape only if it is given; its CPU kernel does not need it.

@@ -157,7 +157,7 @@ class _Sharing:
         for write, memory in self._writes:
             others = {x for root in self._roots[memory] for x in by_root[root] if x is not memory}
             for other in sorted(others, key=self._at.__getitem__):
-                if other in self._given(write):
+                if other in self._given(write) or self._is_of_an_earlier_step(other, memory):
                     continue
                 for read in self._reads.get(other, ()):
                     if self._is_stale(other, write, read):
@@ -177,6 +177,11 @@ class _Sharing:
         if source is None or source.target is not markers.branch_result:
             return set()
         return {self._of(x) for x in _alternatives(source)}
+
+    def _is_of_an_earlier_step(self, other: _Node, memory: _Node) -> bool:
+        """Whether ``other`` is what a loop carries, and each step makes ``memory`` anew."""
+        carried = other.target is markers.loop_carried
+        return carried and other.args[0] in self._paths[memory] and self._roots[memory] == {memory}
 
     def _is_stale(self, other: _Node, write: _Node, read: _Node) -> bool:
         """Whether ``read`` may find what ``other`` was before the change."""

@@ -7,6 +7,9 @@ from torch._C import DispatchKey as DispatchKey
 from torch._C import _dispatch_get_all_op_names as all_operator_names
 from torch._C import _dispatch_has_kernel_for_dispatch_key as has_kernel
 
+# What torch.nn.utils.rnn.pad_sequence calls.
+from torch._C._nn import pad_sequence as pad_sequence
+
 # Decompositions by operator: all, those to the core ATen operators, and those that serve as meta kernels.
 from torch._decomp import core_aten_decompositions as core_aten_decompositions
 from torch._decomp import decomposition_table as torch_decompositions
@@ -50,6 +53,7 @@ __all__ = [
     "math_attention",
     "meta_convolution_backward",
     "override_composite_implicit_decomp",
+    "pad_sequence",
     "split_decomposition_table",
     "suggest_memory_format",
     "torch_decompositions",

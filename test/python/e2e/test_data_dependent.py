@@ -356,3 +356,37 @@ def test_errors_of_the_model() -> None:
     ):
         with pytest.raises(disc.ShapeError, match=text):
             model(torch.full((2,), bad))
+
+
+def test_operators_that_ask_for_sizes() -> None:
+    """What PyTorch asks of sizes, whether there is an element for one, is no condition where sizes depend on data."""
+
+    def operators(x: torch.Tensor, k: int) -> list[torch.Tensor]:
+        some, rows = x[x > 0], x[x[:, 0] > 0]
+        return [
+            rows.logsumexp(0),
+            rows.logsumexp((0, 1)),
+            torch.cdist(rows, x),
+            torch.cdist(x, rows, p=1.0),
+            torch.nn.functional.cosine_similarity(rows, x[:1]),
+            torch.nn.functional.cosine_similarity(rows, x[0], dim=-1),
+            torch.diff(some),
+            torch.diff(rows, n=2, dim=0, prepend=x[:1]),
+            torch.trapz(some),
+            torch.trapezoid(rows, x[0] * 2),
+            torch.cumulative_trapezoid(some, dx=0.5),
+            torch.tensordot(rows, rows, ([0], [0])),
+            torch.tensordot(rows, x, ([1], [1])),
+            torch.nn.utils.rnn.pad_sequence([some, x[:, 0], x[0]], batch_first=True),
+            torch.nn.utils.rnn.pad_sequence([rows, x], padding_value=2.0),
+            x[:k].logsumexp(0),
+        ]
+
+    example = torch.randn(9, 3)
+    rows = {0: torch.export.Dim("n", min=1, max=100)}
+    model = disc.compile(operators, (example, 4), dynamic_shapes=(rows, torch.export.Dim.DYNAMIC))
+    for seed, n in enumerate((9, 1, 2, 5, 64, 3)):
+        x = torch.randn(n, 3, generator=torch.Generator().manual_seed(seed))
+        for given in (x, x.abs() + 0.1, torch.cat([x[:1].abs(), -x[1:].abs()]), -x.abs()):
+            for got, expected in zip(model(given, 2), operators(given.double(), 2), strict=True):
+                torch.testing.assert_close(got.double(), expected, rtol=1e-5, atol=1e-5)

@@ -235,6 +235,98 @@ def test_nothing_to_stack():
         model(-torch.ones(3, 3))
 
 
+def in_front(x):
+    """Lists that steps insert into at the front, read and not, in loops of all kinds."""
+    out, run = [], 0
+    for t in reversed(range(x.shape[0] - 1)):
+        # A number before the first step, of which there may be none.
+        run = x[t] + 0.9 * run - x[t + 1]
+        out.insert(0, run)
+    out.insert(0, x[0])
+    several = [x[0]]
+    for row in x:
+        several.insert(0, row)
+        several.insert(0, row * 2)
+    several.append(x[-1])
+    nested = []
+    for t in range(x.shape[0]):
+        nested.insert(0, x[t, 0])
+        for k in range(2):
+            nested.insert(0, x[t, k])
+    inner = []
+    for t in range(x.shape[0]):
+        for k in range(x.shape[1]):
+            inner.insert(0, x[t, k] * k)
+    some = [x[0]]
+    for t in range(x.shape[0]):
+        some.insert(0, x[t])
+        if x[t].sum() > 0:
+            some.insert(0, -x[t])
+    read = [x[0], x[-1]]
+    for t in range(x.shape[0]):
+        read.insert(0, x[t] + read[0] * 0.5)
+        read.insert(0, read[0] - read[1])
+    numbers, t = [], x.shape[0] - 1
+    while t >= 0:
+        numbers.insert(0, x[t].sum().item())
+        t -= 1
+    return [*map(torch.stack, (out, several, nested, inner, some, read)), torch.tensor(numbers)]
+
+
+def whole(x):
+    """What list() and tuple() make of sequences of dynamic length."""
+    out = []
+    for row in x:
+        out.append(row * 2)
+    indices, rows = list(range(x.shape[0])), list(x)
+    again = [x[0]]
+    for i in indices:
+        again.append(x[i] * i)
+    for row in rows[1:]:
+        again.append(row)
+    return (
+        torch.stack(list(reversed(out))),
+        torch.stack(tuple(reversed(rows))),
+        torch.stack(again),
+        torch.tensor(indices),
+    )
+
+
+@pytest.mark.parametrize("fn", [in_front, whole])
+def test_in_front_and_whole(fn):
+    check(fn)
+
+
+def test_in_front_refused():
+    def mixed(x):
+        out = []
+        for t in range(x.shape[0]):
+            out.insert(0, x[t])
+            out.append(x[t])
+        return torch.stack(out)
+
+    def elsewhere(x):
+        out = [x[0]]
+        for t in range(x.shape[0]):
+            out.insert(0, x[t])
+            out.insert(1, x[t])
+        return torch.stack(out)
+
+    def far(x):
+        out = [x[0], x[0]]
+        for t in range(x.shape[0]):
+            out.insert(0, x[t] + out[1])
+        return torch.stack(out)
+
+    for fn, why in (
+        (mixed, "appends to a list that it inserts into"),
+        (elsewhere, "puts an element first only"),
+        (far, "inserts into out, and reads more of it"),
+    ):
+        with pytest.raises(disc.CompileError, match=why):
+            compiled(fn)
+
+
 def test_refused():
     """What would change another list than Python does, or cannot be expressed, says where and why."""
 

@@ -126,6 +126,7 @@ NAMES = {
         "torch._ops.OpOverload": "class",
         "torch._prims_common.suggest_memory_format": "(x)",
         "torch._refs._broadcast_shapes": "(_shapes)",
+        "torch._C._nn.pad_sequence": "builtin",
         "torch._refs.istft": "(input, n_fft, hop_length, win_length, window, center, normalized, onesided, length, "
         "return_complex)",
         "torch.export.exported_program._override_composite_implicit_decomp": "(cia_ops_to_callable)",

@@ -30,6 +30,7 @@ from .dynamic import (
     dynamic_range,
     is_dynamic,
     joint,
+    listed,
     refused,
     sequence_of,
     tensor_of,
@@ -65,9 +66,9 @@ def variant(function: Any, site: Site) -> Callable[..., Any] | None:
 
 
 def _of_list(owner: list[Any], name: str) -> Callable[..., Any] | None:
-    if name == "extend" or (has_parts(owner) and name in METHODS):
+    if name in ("extend", "insert") or (has_parts(owner) and name in METHODS):
         return functools.partial(METHODS[name], owner)
-    if has_parts(owner) and name not in ("append", "clear", "copy"):
+    if has_parts(owner) and name not in ("clear", "copy"):
         return refused(name)
     return None
 
@@ -311,6 +312,8 @@ _VARIANTS: dict[Any, Callable[..., Any]] = {
     enumerate: _enumerate,
     zip: _zip,
     reversed: _reversed,
+    list: lambda _, *values: listed(list, *values),
+    tuple: lambda _, *values: listed(tuple, *values),
     _min: _extreme(_min, lambda a, b: a < b, torch.sym_min),
     _max: _extreme(_max, lambda a, b: a > b, torch.sym_max),
     any: _any,

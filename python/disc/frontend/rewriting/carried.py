@@ -163,6 +163,26 @@ def _direction(old: Any, new: Any) -> int:
 class Zeros:
     """The first value of what nobody reads before the first step."""
 
+    number: int | float = 0
+    """What it is filled with."""
+
+
+class Filled(Zeros):
+    """A number as the first value of what is a tensor after a step: it broadcasts as the number does."""
+
+    def __init__(self, number: int | float) -> None:
+        """``number``: the number."""
+        self.number = number
+
+    @staticmethod
+    def of(first: Any, after: Any, symbols: graph.Symbols) -> Filled | None:
+        """The number ``first``, if a tensor like ``after`` can stand for it, whatever is computed."""
+        if type(first) not in (int, float) or not isinstance(after, Tensor) or after.dtype == torch.bool:
+            return None
+        if float(torch.tensor(first, dtype=after.dtype)) != first or not all(map(symbols.know, after.shape)):
+            return None
+        return Filled(first)
+
 
 class Value(Carried):
     """A tensor, or a bool or float as one."""
@@ -204,7 +224,8 @@ class Value(Carried):
         if is_jagged(self.first):
             raise RuntimeError(CARRIED)
         if self.made or isinstance(self.first, Zeros):
-            self._before = torch.zeros(self.shape, dtype=self.dtype, device=self._device)
+            number = self.first.number if isinstance(self.first, Zeros) else 0
+            self._before = torch.full(self.shape, number, dtype=self.dtype, device=self._device)
         else:
             self._before = self.first if isinstance(self.first, Tensor) else number_tensor(self.first, self.dtype)
 

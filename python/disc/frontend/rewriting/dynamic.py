@@ -41,9 +41,9 @@ def check_alike() -> None:
 class Dynamic:
     """A sequence whose length is known at run time only."""
 
-    def __init__(self, count: Any, at: Callable[[Any], Any]) -> None:
-        """``count`` is the length, ``at`` gives the element of a number."""
-        self.count, self.at = count, at
+    def __init__(self, count: Any, at: Callable[[Any], Any], steps: Callable[[], Steps] | None = None) -> None:
+        """``count`` is the length, ``at`` gives the element of a number, ``steps`` all of them if they are rows."""
+        self.count, self.at, self.steps = count, at, steps
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
@@ -51,7 +51,9 @@ class Dynamic:
         return self.at(index if known_truth(index >= 0) else self.count + index)
 
     def __reversed__(self) -> Dynamic:
-        return Dynamic(self.count, lambda n: self.at(self.count - 1 - n))
+        steps = self.steps
+        turned = None if steps is None else lambda: steps().turned()
+        return Dynamic(self.count, lambda n: self.at(self.count - 1 - n), turned)
 
     def __iter__(self) -> Any:
         raise NotImplementedError("a sequence of dynamic length can be iterated over by a for statement alone")
@@ -68,7 +70,8 @@ def dynamic_range(*args: Any) -> Dynamic:
     if known_truth(room >= 0) is not True:
         room = torch.scalar_tensor(room, dtype=torch.int64).clamp(min=0).item()
         torch._check(room >= 0)
-    return Dynamic((room + abs(step) - 1) // abs(step), lambda n: start + n * step)
+    count = (room + abs(step) - 1) // abs(step)
+    return Dynamic(count, lambda n: start + n * step, lambda: Steps(torch.arange(count) * step + start, kind=int))
 
 
 def sequence_of(value: Any) -> Dynamic | None:
@@ -76,7 +79,7 @@ def sequence_of(value: Any) -> Dynamic | None:
     if isinstance(value, Dynamic):
         return value
     if isinstance(value, Tensor) and value.dim() > 0 and is_dynamic(value.shape[0]):
-        return Dynamic(value.shape[0], lambda n: value.select(0, n))
+        return Dynamic(value.shape[0], lambda n: value.select(0, n), lambda: Steps(value))
     if has_parts(value) and not any(isinstance(x, Maybe) for x in value):
         return whole_of(value).sequence()
     return None
@@ -130,7 +133,11 @@ class Steps(Part):
     def sequence(self) -> Dynamic:
         """To iterate over."""
         rows = self.rows
-        return Dynamic(rows.shape[0], lambda n: self.element(rows, n))
+        return Dynamic(rows.shape[0], lambda n: self.element(rows, n), lambda: self)
+
+    def turned(self) -> Steps:
+        """The same, the last first."""
+        return Steps(self.all.flip(0), None if self.present is None else self.present.flip(0), self.kind)
 
     def element(self, rows: Tensor, number: Any) -> Any:
         """One of the rows."""
@@ -152,6 +159,46 @@ class Maybe(Part):
         torch._check(count >= 0)
         torch._check(count <= 1)
         return count
+
+
+class Front(Part):
+    """In a list that steps of a loop insert into at its front: behind it is what they inserted, the earliest first."""
+
+    @property
+    def count(self) -> Any:
+        """It stands for no element."""
+        return 0
+
+
+def as_python_has_it(values: Sequence[Any]) -> Sequence[Any]:
+    """A list, what steps of a loop inserted at its front in its place."""
+    at = next((n for n, x in enumerate(values) if isinstance(x, Front)), None)
+    if at is None:
+        return values
+    return [*(x.turned() if isinstance(x, Steps) else x for x in values[:at:-1]), *values[:at]]
+
+
+_loops: list[Callable[[list[Any]], bool]] = []
+
+
+@contextmanager
+def in_step(has: Callable[[list[Any]], bool]) -> Iterator[None]:
+    """While a step of a loop is traced; ``has`` is true of the lists that were there before the loop."""
+    _loops.append(has)
+    try:
+        yield
+    finally:
+        _loops.pop()
+
+
+def is_of_loop(values: list[Any]) -> bool:
+    """Whether a loop that is being traced may change a list from step to step."""
+    return any(has(values) for has in _loops)
+
+
+def is_filled_in_front(values: Sequence[Any]) -> bool:
+    """Whether steps of a loop insert elements at a list's front."""
+    return any(isinstance(x, Front) for x in values)
 
 
 def kind_of(value: Any) -> type:
@@ -198,6 +245,7 @@ def can_join(values: Sequence[Any]) -> bool:
 
 def whole_of(values: Sequence[Any]) -> Steps:
     """All elements of a list as one part."""
+    values = as_python_has_it(values)
     kinds = {kind_of(x) for x in values}
     if len(kinds) != 1 or not all(is_row(x) for x in values):
         for x in values:
@@ -213,7 +261,7 @@ class View:
 
     def __init__(self, values: Sequence[Any]) -> None:
         """``values``: the list."""
-        self._values = values
+        self._values = as_python_has_it(values)
 
     def __getitem__(self, index: Any) -> Any:
         values = self._values
@@ -240,7 +288,7 @@ class View:
         if step in (None, 1) and not has_parts(values[:stop]) and isinstance(stop, int) and 0 <= stop <= len(values):
             return values[index]
         if step == -1 and start is None and stop is None:
-            return [Steps(x.rows.flip(0), kind=x.kind) if isinstance(x, Steps) else _alone(x) for x in values[::-1]]
+            return [x.turned() if isinstance(x, Steps) else _alone(x) for x in values[::-1]]
         if step is not None and (not isinstance(step, int) or step < 1):
             raise NotImplementedError("a slice backwards of a list of a length that depends on data, but all of it")
         if step in (None, 1) and stop is None and isinstance(start, int) and start >= 0:
@@ -278,7 +326,7 @@ def plain(value: Any) -> Any:
 
 def pop(values: list[Any], index: Any = -1) -> Any:
     """``values.pop(index)``."""
-    if index not in (0, -1):
+    if index not in (0, -1) or is_filled_in_front(values):
         raise NotImplementedError("pop() of a list whose length depends on data takes its first or last element only")
     if not isinstance(values[index], Part):
         return values.pop(index)
@@ -291,6 +339,8 @@ def pop(values: list[Any], index: Any = -1) -> Any:
 def extend(values: list[Any], more: Any) -> None:
     """``values.extend(more)``."""
     steps = sequence_of(more)
+    if is_filled_in_front(values):
+        raise NotImplementedError("a step of a loop appends to a list that it inserts into")
     if isinstance(more, Tensor) and steps is not None:
         values.append(Steps(more))
     elif isinstance(more, Dynamic):
@@ -299,9 +349,36 @@ def extend(values: list[Any], more: Any) -> None:
         list.extend(values, more)
 
 
+def insert(values: list[Any], index: Any, value: Any) -> None:
+    """``values.insert(index, value)``."""
+    if is_of_loop(values) and not is_dynamic(index) and index == 0:
+        if not is_filled_in_front(values):
+            list.append(values, Front())
+        list.append(values, value)
+    elif not has_parts(values) or (not is_dynamic(index) and index == 0 and not is_filled_in_front(values)):
+        list.insert(values, index, value)
+    else:
+        raise NotImplementedError("insert() into a list whose length depends on data puts an element first only")
+
+
+def append(values: list[Any], value: Any) -> None:
+    """``values.append(value)``."""
+    if is_filled_in_front(values):
+        raise NotImplementedError("a step of a loop appends to a list that it inserts into")
+    list.append(values, value)
+
+
 def reverse(values: list[Any]) -> None:
     """``values.reverse()``."""
+    if is_filled_in_front(values):
+        raise NotImplementedError("a step of a loop reverses a list that it inserts into")
     values[:] = View(values)[::-1]
+
+
+def listed(kind: type, *values: Any) -> Any:
+    """``list(values)`` or ``tuple(values)``."""
+    steps = sequence_of(values[0]) if len(values) == 1 and not has_parts(values[0]) else None
+    return kind(*values) if steps is None or steps.steps is None else kind([steps.steps()])
 
 
 def refused(name: str) -> Callable[..., Any]:
@@ -313,7 +390,13 @@ def refused(name: str) -> Callable[..., Any]:
     return fail
 
 
-METHODS: dict[str, Callable[..., Any]] = {"pop": pop, "extend": extend, "reverse": reverse}
+METHODS: dict[str, Callable[..., Any]] = {
+    "pop": pop,
+    "extend": extend,
+    "reverse": reverse,
+    "insert": insert,
+    "append": append,
+}
 
 
 def tensor_of(values: Any, **options: Any) -> Tensor:

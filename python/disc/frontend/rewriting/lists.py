@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from .dynamic import Maybe, Steps, can_join, kind_of, row_of, row_type, whole_of
+from .dynamic import Front, Maybe, Steps, can_join, is_filled_in_front, kind_of, row_of, row_type, whole_of
 from .parts import Part
 from .region import Region
 from .state import Undefined
@@ -42,8 +42,13 @@ def merged(merge: Merge, a: Sequence[Any], b: Sequence[Any], name: str) -> Calla
     while same < min(len(a), len(b)) and a[same] is b[same]:
         same += 1
     head, tails = a[:same], (a[same:], b[same:])
+    if any(map(is_filled_in_front, tails)):
+        # A step of a loop inserts at the front, on one side or both.
+        if not all(isinstance(tail[0], Front) for tail in tails if tail):
+            return None
+        head, tails = [*head, Front()], tuple(tail[1:] for tail in tails)  # type: ignore[assignment]
     both = [*tails[0], *tails[1]]
-    if len(a) == len(b) and not any(isinstance(x, Part) for x in both):
+    if len(tails[0]) == len(tails[1]) and not any(isinstance(x, Part) for x in both):
         plans = [merge.plan(x, y, f"{name}[{same + n}]") for n, (x, y) in enumerate(zip(*tails, strict=True))]
         return lambda: [*head, *(plan() for plan in plans)]
     if can_join(both):

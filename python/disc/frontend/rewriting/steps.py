@@ -19,9 +19,9 @@ from ...torch_compat import pytree
 from .. import markers
 from ..proving import is_positive
 from . import graph
-from .carried import Carried, Markers, Mismatch, Rows, Value, Zeros, carry, optional_variables, refuse
+from .carried import Carried, Filled, Markers, Mismatch, Rows, Value, Zeros, carry, optional_variables, refuse
 from .conditions import decide, known_truth, number_tensor
-from .dynamic import Steps, can_join, kind_of, row_of
+from .dynamic import Front, Steps, can_join, in_step, is_of_loop, kind_of, row_of
 from .parts import Part
 from .region import NoValue, Region, version_of
 from .sites import Site
@@ -81,6 +81,8 @@ class _Grown:
     """What the step before has appended, if steps read that."""
     all: Rows | None = None
     """Rows that are all of the list: it is carried, if steps read more of it, or append what has no bound."""
+    front: bool = False
+    """Whether steps insert at the front, so that the last is the first."""
 
     @property
     def kind(self) -> type:
@@ -189,6 +191,9 @@ class Loop:
                 grown = back.grown
                 with graph.tried():
                     self._reset()
+                    if grown.front and (grown.previous is not None or grown.flagged or grown.kind is not Tensor):
+                        what = "more of it than the step before inserted"
+                        raise self._site.refuse(f"a step of a loop inserts into {grown.name}, and reads {what}")
                     if grown.previous is not None or grown.flagged or grown.kind is not Tensor:
                         grown.previous, grown.all = None, self._carried_whole(grown)
                     else:
@@ -212,6 +217,8 @@ class Loop:
         symbols = graph.Symbols()
         rows = grown.elements
         last = list(before.values())[-len(rows) :] if len(before) >= len(rows) else []
+        if grown.front and last:
+            last = list(before.values())[: len(rows)][::-1]
         if all(isinstance(x, Tensor) and _alike(x, row) for x, row in zip(last, rows, strict=False)) and last:
             return [Value(x, row, symbols) for x, row in zip(last, rows, strict=True)]
         # There is none before the first step, so nobody may read it there.
@@ -271,8 +278,9 @@ class Loop:
                 region.change(outer)
             known = {key: version_of(value.inside) for key, (_, value) in self._written.items()}
             self._check_fact()
-            self._step(run.index)
-            more = True if self._more is None else decide(self._more())
+            with in_step(self._heap.has):
+                self._step(run.index)
+                more = True if self._more is None else decide(self._more())
             graph.keep_conditions(run.begin)
         after, changes = self._get(), heap.changes()
         with graph.unnoticed():
@@ -309,6 +317,8 @@ class Loop:
             previous = grown.previous or []
             counted = functools.partial(lambda n, m: n * run.index - m, len(grown.elements), len(previous))
             earlier = Earlier(grown, None if grown.flagged else counted)
+            if grown.front:
+                grown.holder.append(Front())
             # Many of it: also an index from the end is to meet it.
             more = [Earlier(grown, lambda: 0)] * _REACH
             grown.holder += [earlier, *more, *(value.open(run) for value in previous)]
@@ -345,7 +355,12 @@ class Loop:
             try:
                 carried, changed = carry(self._variables.get(n), before, old, new, name, symbols, heap.parts)
             except Mismatch:
-                raise _OtherKind(refuse(self._site, name, before, new)) from None
+                # The first step may be traced by itself; what is read behind the loop may still be the number.
+                known = n in self._variables or name in self._needed or self._may_begin()
+                filled = None if known else Filled.of(before, new, symbols)
+                if filled is None:
+                    raise _OtherKind(refuse(self._site, name, before, new)) from None
+                carried, changed = Value(filled, new, symbols), True
             if carried is not None:
                 self._variables[n] = carried
             news |= changed
@@ -368,7 +383,10 @@ class Loop:
             if key in self._grown and self._grown[key].all is not None:
                 continue
             name = found[0].name.rpartition("[")[0]
-            elements = [change.new for change in found]
+            elements = [change.new for change in found if not isinstance(change.new, Front)]
+            front = len(elements) < len(found)
+            if front and not isinstance(found[0].new, Front):
+                raise self._site.refuse(f"a step of a loop appends to {name}, and inserts into it")
             if not can_join(elements):
                 raise self._site.refuse(
                     f"a step of a loop appends to {name} what are no tensors or numbers of one kind and shape"
@@ -378,6 +396,10 @@ class Loop:
                 grown = self._grown[key] = _Grown(found[0].holder, name, elements)
                 news = True
             grown.elements = elements
+            news |= front and not grown.front
+            grown.front |= front
+            if grown.front and not grown.bounded:
+                raise self._site.refuse(f"a step of a loop inserts into {name} as many elements as depends on data")
             if not grown.bounded:
                 grown.previous, grown.all = None, self._carried_whole(grown)
                 news = True
@@ -507,14 +529,25 @@ class Loop:
             stacks = [markers.loop_stack(run.end, row, run.trips, number + n) for n, row in enumerate(found)]
             number += len(found)
             if grown.flagged:
-                grown.holder.append(Steps(stacks[0].flatten(0, 1), stacks[1].flatten(0, 1), grown.kind))
+                self._leave(grown, Steps(stacks[0].flatten(0, 1), stacks[1].flatten(0, 1), grown.kind))
             elif stacks:
                 together = stacks[0] if len(stacks) == 1 else torch.stack(stacks, 1).flatten(0, 1)
-                grown.holder.append(Steps(together, kind=grown.kind))
+                self._leave(grown, Steps(together, kind=grown.kind))
+
+    @staticmethod
+    def _leave(grown: _Grown, made: Steps) -> None:
+        """Puts what the steps have made where it belongs in the list."""
+        if not grown.front:
+            grown.holder.append(made)
+        elif is_of_loop(grown.holder):
+            grown.holder += [Front(), made]
+        else:
+            grown.holder.insert(0, made.turned())
 
     def _rows(self, grown: _Grown, changes: list[Change], symbols: graph.Symbols) -> list[Tensor]:
         """What a step appends: its elements; if they are flagged, all of them and the flags."""
-        found = [x.new for x in changes if x.holder is grown.holder and isinstance(x.old, Undefined)]
+        new = (x.new for x in changes if x.holder is grown.holder and isinstance(x.old, Undefined))
+        found = [x for x in new if not isinstance(x, Front)]
         if grown.flagged:
             given = [x if isinstance(x, Steps) else Steps(row_of(x).unsqueeze(0)) for x in found]
             flags = [torch.ones(x.all.shape[0], dtype=torch.bool) if x.present is None else x.present for x in given]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ...torch_compat.operators import istft
+from ...torch_compat.operators import istft, pad_sequence
+from ...torch_compat.symbols import free_unbacked_symbols
 from ..layout_questions import unguarded
 
 
@@ -131,6 +132,76 @@ def _of_something(func: Callable[..., Tensor]) -> Callable[..., Tensor]:
         return func(input, *args, **options)
 
     return call
+
+
+def _diff(
+    input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
+) -> Tensor:
+    parts = [part for part in (prepend, input, append) if part is not None]
+    input = torch.cat(parts, dim) if len(parts) > 1 else input
+    for _ in range(n):
+        later, earlier = (torch.ops.aten.slice(input, dim, *bounds) for bounds in ((1, None), (0, -1)))
+        input = later ^ earlier if input.dtype == torch.bool else later - earlier
+    return input
+
+
+def _trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = 1, dim: int = -1) -> Tensor:
+    return _trapezoids(y, x, dx, dim).sum(dim)
+
+
+def _cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = 1, dim: int = -1) -> Tensor:
+    return _trapezoids(y, x, dx, dim).cumsum(dim)
+
+
+def _trapezoids(y: Tensor, x: Tensor | None, dx: Any, dim: int) -> Tensor:
+    later, earlier = (torch.ops.aten.slice(y, dim, *bounds) for bounds in ((1, None), (0, -1)))
+    if x is None:
+        return (later + earlier) * dx / 2
+    width = _diff(x, 1, dim if x.dim() == y.dim() else -1)
+    if x.dim() == 1 and y.dim() > 1:
+        width = width.reshape([-1 if d == dim % y.dim() else 1 for d in range(y.dim())])
+    return (later + earlier) * width / 2
+
+
+def _tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) -> Tensor:
+    if isinstance(dims, int):
+        first, second = list(range(a.dim() - dims, a.dim())), list(range(dims))
+    else:
+        first, second = ([d] if isinstance(d, int) else list(d) for d in (x for x in dims))
+    first, second = [d % a.dim() for d in first], [d % b.dim() for d in second]
+    rows, columns = ([d for d in range(x.dim()) if d not in own] for x, own in ((a, first), (b, second)))
+    left = a.permute([*rows, *first])
+    right = b.permute([*second, *columns])
+    product = left.flatten(len(rows)).reshape(-1, _count(a, first)) @ right.reshape(_count(b, second), -1)
+    result = product.reshape([*(a.shape[d] for d in rows), *(b.shape[d] for d in columns)])
+    return result if out is None else out.copy_(result)
+
+
+def _count(x: Tensor, dims: Sequence[int]) -> Any:
+    """The number of elements of these dims."""
+    return math.prod(x.shape[d] for d in dims)
+
+
+def _cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    rank = max(x1.dim(), x2.dim())
+    dim = dim % rank
+    first, second = (x.reshape([*[1] * (rank - x.dim()), *x.shape]) for x in (x1, x2))
+    first, second = (x / torch.linalg.vector_norm(x, 2, dim, keepdim=True).clamp(min=eps) for x in (first, second))
+    return (first * second).sum(dim)
+
+
+def _pad_sequence(
+    sequences: Any, batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
+) -> Tensor:
+    longest = sequences[0].shape[0]
+    for sequence in sequences[1:]:
+        longest = torch.sym_max(longest, sequence.shape[0])
+    rows = []
+    for sequence in sequences:
+        missing = longest - sequence.shape[0]
+        sides = [0, missing] if padding_side == "right" else [missing, 0]
+        rows.append(functional.pad(sequence, [*[0] * (2 * sequence.dim() - 2), *sides], value=padding_value))
+    return torch.stack(rows, 0 if batch_first else 1)
 
 
 def _max_pool1d(
@@ -267,6 +338,18 @@ _OF_SIZES: dict[Any, Callable[..., Any]] = {
     torch.corrcoef: _corrcoef,
     Tensor.corrcoef: _corrcoef,
 }
+# These ask for sizes that depend on data.
+_OF_DATA: dict[Any, Callable[..., Any]] = {
+    torch.diff: _diff,
+    Tensor.diff: _diff,
+    torch.trapz: _trapezoid,
+    torch.trapezoid: _trapezoid,
+    torch.cumulative_trapezoid: _cumulative_trapezoid,
+    torch.tensordot: _tensordot,
+    torch.cosine_similarity: _cosine_similarity,
+    functional.cosine_similarity: _cosine_similarity,
+    pad_sequence: _pad_sequence,
+}
 _MEANS = (torch.mean, Tensor.mean)
 # PyTorch cannot trace these into a tensor that is given.
 _MAKING = (torch.arange, torch.linspace, torch.logspace, torch.zeros, torch.ones, torch.full, torch.eye)
@@ -280,6 +363,8 @@ def symbolic_call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> C
         return _written(func)
     if func in _OF_SIZES:
         return _OF_SIZES[func] if _asks_for_sizes(func, args, kwargs) else None
+    if func in _OF_DATA:
+        return _OF_DATA[func] if _depends_on_data((*args, *kwargs.values())) else None
     if func is torch.as_tensor and args and isinstance(args[0], (torch.SymInt, torch.SymFloat)):
         return _as_tensor
     replacement = _REPLACEMENTS.get(func)
@@ -288,6 +373,18 @@ def symbolic_call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> C
     function, numbers = replacement
     given = (args[place] if place < len(args) else kwargs.get(name) for place, name in numbers)
     return function if any(isinstance(value, torch.SymInt) for value in given) else None
+
+
+def _depends_on_data(values: Any) -> bool:
+    """Whether a tensor among these has a size that depends on data."""
+    for value in values:
+        if isinstance(value, (list, tuple)) and _depends_on_data(value):
+            return True
+        if isinstance(value, Tensor):
+            numbers = (size for size in value.shape if isinstance(size, torch.SymInt))
+            if any(free_unbacked_symbols(size) for size in numbers):
+                return True
+    return False
 
 
 def _asks_for_sizes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
