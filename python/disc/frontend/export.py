@@ -40,7 +40,7 @@ from .function_transforms import NeedsGradients, check_same, recorded_below
 from .higher_order import flattened
 from .locations import is_user_file, is_user_line, source_of_error, source_of_trace, user_frames, warn
 from .model_errors import model_error, raise_failure
-from .proving import proved_by_trying
+from .proving import holds_from_one, proved_by_trying
 from .readable import readable, requirement
 from .recurrent import kept_whole
 from .recursion import kept_recursion
@@ -70,6 +70,7 @@ _DIM = re.compile(r"(?:Not all values of|You marked) ([\w*]+) ")
 _RELATED = re.compile(r"- The values of (\w+) = ")
 _CONSTANT = re.compile(r"You marked (\w+) as dynamic but .+? constant \((\d+)\)")
 _UNKNOWN_TYPE = re.compile(r"^(?:Unsupported input type|Found) <class '([^']+)'>")
+_PLACE = re.compile(r"Not all values of (\w+) = (L\[.+?\]\.size\(\)\[\d+\]) in")
 _MOST_LINES = 4
 """Torch has many conditions for what is one requirement."""
 
@@ -480,6 +481,7 @@ def _refusal(error: Exception, guards: Sequence[_Guard]) -> errors.CompileError:
         *suggested(text),
         *(Refinement(name, offset=int(n), fixed=True) for name, n in dict.fromkeys(_CONSTANT.findall(text))),
     ]
+    refinements = refinements or _without_zero(text, distinct)
     return errors.DynamicDimError(
         "import",
         "\n  ".join([head, *lines[:_MOST_LINES], *needs[:_MOST_LINES]]),
@@ -488,6 +490,16 @@ def _refusal(error: Exception, guards: Sequence[_Guard]) -> errors.CompileError:
         reason=needs[0] if needs else "",
         asked_by_model=any(guard.own or guard.number for guard in guards),
     )
+
+
+def _without_zero(text: str, guards: Sequence[_Guard]) -> list[Refinement]:
+    """Ranges from 1 on, if what torch.export says of named dims holds for these, as all sizes of a broadcast do."""
+    found: dict[str, bool] = {}
+    for name, place in _PLACE.findall(text):
+        of_dim = [g for g in guards if len(g.condition.free_symbols) == 1 and place in g.text]
+        # torch.export complains of none that holds for all sizes, and of the others only of some.
+        found[name] = found.get(name, True) and any(holds_from_one(g.condition) for g in of_dim)
+    return [Refinement(name, low=1) for name in found] if found and all(found.values()) else []
 
 
 def _concerns(guard: _Guard, text: str) -> bool:

@@ -29,6 +29,7 @@ from ..torch_compat.symbols import (
     bound_sympy,
     torch_sympy,
 )
+from .periodic import last_to_try
 
 # More than so many points are not tried.
 _MOST = 50_000
@@ -77,6 +78,8 @@ class _Prover:
     def _try(self, env: ShapeEnv, condition: Any) -> bool | None:
         symbols = sorted(condition.free_symbols, key=str)
         ranges = [self._ranges.get((id(env), symbol)) for symbol in symbols]
+        if len(symbols) == 1:
+            ranges[0] = self._enough(env, symbols[0], condition) or ranges[0]
         if not symbols or any(r is None for r in ranges) or math.prod(len(r or ()) for r in ranges) > _MOST:
             return None
         holds = _function(symbols, condition)
@@ -92,6 +95,14 @@ class _Prover:
         return None
 
 
+    def _enough(self, env: ShapeEnv, symbol: sympy.Symbol, condition: Any) -> range | None:
+        """Extents that are enough to try of one that may be as large as it likes; None if there are none such."""
+        least, last = self.least(env, symbol), last_to_try(condition)
+        if (id(env), symbol) in self._ranges or least is None or last is None:
+            return None
+        return range(least, max(last, least) + 1)
+
+
 def _function(symbols: list[sympy.Symbol], condition: Any) -> Callable[..., bool]:
     names = {symbol: sympy.Symbol(f"x{i}", integer=True) for i, symbol in enumerate(symbols)}
     text = PythonPrinter().doprint(condition.xreplace(names))
@@ -99,6 +110,18 @@ def _function(symbols: list[sympy.Symbol], condition: Any) -> Callable[..., bool
         f"lambda {', '.join(map(str, names.values()))}: bool({text})", {"math": math, "torch": torch}
     )
     return function
+
+
+def holds_from_one(condition: Any) -> bool | None:
+    """Whether a condition on one extent holds for 1 and more; None if it is of a kind that is not known."""
+    last = last_to_try(condition)
+    if last is None or last > _MOST:
+        return None
+    holds = _function(list(condition.free_symbols), condition)
+    try:
+        return all(map(holds, range(1, last + 1)))
+    except ZeroDivisionError:
+        return None
 
 
 def rounds_to_less(env: ShapeEnv, condition: Any) -> bool:
