@@ -218,7 +218,7 @@ class _Builder:
             value = node.meta.get("val")
             if i in self._fixed:
                 continue
-            if isinstance(value, torch.Tensor):
+            if isinstance(value, torch.Tensor) and not self._is_passed_on(node):
                 self._arguments.append(i)
                 self._inputs.append(InputSpec(InputKind.USER_INPUT, TensorArgument(node.name), None))
                 self._note_symbols(value.shape)
@@ -245,6 +245,11 @@ class _Builder:
             call_spec=CallSpec(in_spec, out_spec),
         )
         return program, GraphInterface(self._arguments, self._numbers, self._bases, results, sources)
+
+    def _is_passed_on(self, node: Node) -> bool:
+        """Whether a tensor is at most a result: one that orders effects stands for None when the graph is called."""
+        used = node.users or node in self._computed or any(node in pair for pair in self._updates)
+        return not used and not any(isinstance(size, torch.SymInt) for size in node.meta["val"].shape)
 
     def _read_whole_storages(self) -> None:
         """Makes as_strided of a view one of the tensor that has the whole storage."""
