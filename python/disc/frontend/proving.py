@@ -94,7 +94,6 @@ class _Prover:
             pass
         return None
 
-
     def _enough(self, env: ShapeEnv, symbol: sympy.Symbol, condition: Any) -> range | None:
         """Extents that are enough to try of one that may be as large as it likes; None if there are none such."""
         least, last = self.least(env, symbol), last_to_try(condition)

@@ -95,8 +95,8 @@ def resident_kib():
 @pytest.mark.slow
 def test_memory_is_flat_over_a_thousand_calls(compiled):
     generator = random.Random(1)
-    shapes = [(generator.randint(1, 4), generator.randint(2, 40)) for _ in range(1000)]
-    compiled(*random_inputs(4, 40))
+    shapes = [(generator.randint(1, 3), generator.randint(2, 24)) for _ in range(1000)]
+    compiled(*random_inputs(3, 24))
     for shape in shapes[:100]:
         compiled(*random_inputs(*shape))
     before = resident_kib()

@@ -324,6 +324,7 @@ def test_projections_share_codes():
             torch.testing.assert_close(got, expected, atol=1e-6, rtol=1e-6)
 
 
+@pytest.mark.nightly  # test_gguf and test_checkpoints generate, too
 def test_a_language_model_of_4_bits_generates_the_same():
     pytest.importorskip("torchao")
     from transformers import LlamaConfig, LlamaForCausalLM

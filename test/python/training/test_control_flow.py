@@ -423,7 +423,7 @@ class Recurrent(torch.nn.Module):
     [
         (lambda: torch.nn.LSTM(5, 6, bidirectional=True, proj_size=3), False),
         (lambda: torch.nn.LSTM(5, 6, bias=False), False),
-        (lambda: torch.nn.GRU(5, 6, bidirectional=True, num_layers=2), False),
+        pytest.param(lambda: torch.nn.GRU(5, 6, bidirectional=True, num_layers=2), False, marks=pytest.mark.nightly),
         (lambda: torch.nn.RNN(5, 6, bidirectional=True), False),
         (lambda: torch.nn.GRU(5, 6, bidirectional=True), True),
     ],

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ... import errors
 from ...torch_compat.symbols import PythonReferenceAnalysis, ShapeEnv, bound_sympy, sympy_interp, torch_sympy
+from ...torch_compat.tracing import DisableTorchFunction
 from ...trees import Placeholder, Row
 from ..proving import declared_ranges, is_hinted, may_be_empty
 from .given import answer
@@ -108,7 +109,9 @@ def missing_node(value: Any) -> Tensor | None:
 def _of_tensor(value: Tensor) -> bool | Tensor:
     known = constant_of(value)
     if known is not None:
-        return bool(known)
+        # A tensor with data, of which tracing knows nothing.
+        with DisableTorchFunction():
+            return bool(known)
     if value.dim() != 0:
         if not all(isinstance(size, int) and size == 1 for size in value.shape):
             raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")

@@ -60,6 +60,9 @@ def is_user_function(function: Any) -> bool:
     return isinstance(function, types.FunctionType) and is_users_file(function.__code__.co_filename)
 
 
+_CHECKS = str(Path(torch.distributions.__file__).parent)
+
+
 class Converter:
     """What rewritten code reaches by the name ``_disc_``."""
 
@@ -84,6 +87,8 @@ class Converter:
         self._functions: dict[int, tuple[Any, Any]] = {}
         self._library: set[types.CodeType] = set()
         self._places: set[tuple[str, int, str]] = set()
+        self._checks = False
+        """Whether all of PyTorch's distributions are rewritten: one checks its arguments in many functions."""
         self._patched: list[tuple[torch.nn.Module, Any]] = []
         self._called: list[tuple[type[torch.nn.Module], Any]] = []
         self.refused: dict[types.CodeType, NotRewritable] = {}
@@ -126,7 +131,10 @@ class Converter:
         return f
 
     def _is_of_model(self, function: Any) -> bool:
-        return is_user_function(function) or getattr(function, "__code__", None) in self._library
+        if is_user_function(function):
+            return True
+        code = getattr(function, "__code__", None)
+        return code in self._library or (code is not None and self._checks and code.co_filename.startswith(_CHECKS))
 
     def _function(self, function: types.FunctionType) -> Any:
         known = self._functions.get(id(function))
@@ -235,6 +243,7 @@ class Converter:
         if places <= self._places:
             return False
         self._library |= found
+        self._checks |= any(code.co_filename.startswith(_CHECKS) for code in found)
         self._places |= places
         self._functions = {key: known for key, known in self._functions.items() if known[0] is not known[1]}
         self.restore()

@@ -193,7 +193,9 @@ class Loop:
                     self._reset()
                     if grown.front and (grown.previous is not None or grown.flagged or grown.kind is not Tensor):
                         what = "more of it than the step before inserted"
-                        raise self._site.refuse(f"a step of a loop inserts into {grown.name}, and reads {what}")
+                        raise self._site.refuse(
+                            f"a step of a loop inserts into {grown.name}, and reads {what}"
+                        ) from None
                     if grown.previous is not None or grown.flagged or grown.kind is not Tensor:
                         grown.previous, grown.all = None, self._carried_whole(grown)
                     else:
