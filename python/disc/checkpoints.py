@@ -152,7 +152,7 @@ class _Compressed(Form):
             if written not in ("pack-quantized", "int-quantized", "naive-quantized"):
                 return f"the format {written!r} of compressed-tensors is not read"
             if weights.get("type") != "int" or not 2 <= weights.get("num_bits", 0) <= 8:
-                return "weights that are no integers of 2 to 8 bits are not read"
+                return "weights other than integers of 2 to 8 bits are not read"
             if weights.get("strategy") not in ("tensor", "channel", "group"):
                 return f"the strategy {weights.get('strategy')!r} of weights is not read"
             if inputs is not None and not (
