@@ -19,8 +19,9 @@ import torch
 from ..torch_compat import patches
 from ..torch_compat.operators import OpOverload
 from ..torch_compat.patching import replaced
-from ..torch_compat.symbols import ShapeEnv, SymNode, free_unbacked_symbols, hint_of
+from ..torch_compat.symbols import ShapeEnv, SymNode, free_unbacked_symbols, hint_of, torch_sympy
 from ..torch_compat.tracing import FakeTensorMode, proxy_tensor
+from .proving import holds_from_one
 
 _CONVOLUTIONS = (
     torch.ops.aten.convolution.default,
@@ -91,6 +92,8 @@ def _guard_bool(original: Callable[..., bool], self: SymNode, file: str, line: i
         # The shape of a result does not depend on it; what the elements are then is for the lowering to know.
         return isinstance(self.expr, sympy.Ne)
     # A model's own conditions come without a file.
+    if env is not None and file.endswith(_COMPARISONS) and _of_parts(self.expr):
+        return isinstance(self.expr, sympy.Ne)
     of_width = file != "" and _of_index_width(self.expr)
     if env is None or not (of_width or (file.endswith(_COMPARISONS) and _of_layout(env, self.expr))):
         return original(self, file, line)
@@ -101,6 +104,8 @@ def _guard_bool(original: Callable[..., bool], self: SymNode, file: str, line: i
 def _of_views(original: Callable[..., bool], self: SymNode, file: str, line: int) -> bool:
     """What C++ code asks of sizes: without guards where it decides whether a view will do, or which library."""
     env = self.shape_env
+    if env is not None and _of_parts(self.expr):
+        return isinstance(self.expr, sympy.Ne)
     with nullcontext() if env is None or not _choosing() else env.suppress_guards():
         return original(self, file, line)
 
@@ -159,6 +164,19 @@ def _of_layout(env: ShapeEnv, condition: Any) -> bool:
     factor, _ = (condition.lhs - condition.rhs).as_content_primitive()
     general = isinstance(condition, sympy.Ne)
     return factor == condition.rhs and hint_of(env, condition) == general
+
+
+def _of_parts(condition: Any) -> bool:
+    """Whether a condition asks if a computed size is 1, as that of ``(n + 15) // 16`` chunks: the general way is right.
+
+    PyTorch also asks for what the size is a factor of: whether a multiple of 16 is 16.
+    """
+    if not isinstance(condition, (sympy.Eq, sympy.Ne)) or len(condition.free_symbols) != 1:
+        return False
+    size, of_one = condition.args
+    if free_unbacked_symbols(condition) or size.is_Symbol or not of_one.is_Integer or of_one < 1:
+        return False
+    return of_one == 1 or holds_from_one(sympy.Eq(torch_sympy.PythonMod(size, of_one), 0)) is True
 
 
 def _of_index_width(condition: Any) -> bool:

@@ -48,7 +48,7 @@ def test_distributions_of_numbers():
     d = torch.distributions
 
     def fn(mean: Tensor, spread: Tensor) -> tuple[Tensor, ...]:
-        posterior = d.Normal(mean, spread.exp())
+        posterior = d.Normal(mean, spread.exp(), validate_args=True)
         return (
             d.Normal(0.0, 1.0).log_prob(mean),
             d.kl_divergence(posterior, d.Normal(0.0, 1.0)),
@@ -77,6 +77,32 @@ def test_chunks_of_a_padded_length(example):
     compare(fn, (3,), example=example, exact=True)
     with pytest.warns(UserWarning, match=r't = Dim\("t", min=1\)'):
         disc.compile(fn, (torch.randn(example, 3),), dynamic_shapes=({0: "t"},))
+
+
+@pytest.mark.parametrize("example", [40, 7])
+def test_products_of_chunks(example):
+    """Whether there is one chunk, as in the example, is no condition: it asks how to sum."""
+
+    def fn(x: Tensor) -> Tensor:
+        n, width = x.shape
+        chunks = functional.pad(x, (0, 0, 0, (16 - n % 16) % 16)).reshape(-1, 16, width)
+        return torch.einsum("cld,ckd->clk", chunks, chunks).sum(1) + torch.einsum("cld->ld", chunks).sum()
+
+    compare(fn, (3,), example=example)
+
+
+def test_a_range_with_an_extent_as_its_step():
+    def fn(x: Tensor, y: Tensor) -> Tensor:
+        out = []
+        for i in range(0, x.shape[0], y.shape[0]):
+            out.append(x[i] * y[0])
+        return torch.stack(out)
+
+    rows = {0: Dim("n", min=1)}, {0: Dim("m", min=1)}
+    model = disc.compile(fn, (torch.randn(9, 3), torch.randn(2, 3)), dynamic_shapes=rows)
+    for n, m in ((9, 2), (1, 1), (7, 3), (5, 9)):
+        x, y = torch.randn(n, 3), torch.randn(m, 3)
+        torch.testing.assert_close(model(x, y), fn(x, y), rtol=0, atol=0)
 
 
 def test_a_new_tensor_in_each_step_that_is_changed_in_place():

@@ -62,15 +62,17 @@ class Dynamic:
 def dynamic_range(*args: Any) -> Dynamic:
     """``range`` of numbers of which some are dynamic."""
     start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
-    if is_dynamic(step):
-        raise NotImplementedError("a range whose step is dynamic")
-    if step == 0:
+    if is_dynamic(step) and known_truth(step > 0) is not True:
+        raise NotImplementedError("a range whose step is dynamic, and may be negative or 0")
+    if not is_dynamic(step) and step == 0:
         raise ValueError("range() arg 3 must not be zero")
-    room = stop - start if step > 0 else start - stop
+    forward = is_dynamic(step) or step > 0
+    room = stop - start if forward else start - stop
     if known_truth(room >= 0) is not True:
         room = torch.scalar_tensor(room, dtype=torch.int64).clamp(min=0).item()
         torch._check(room >= 0)
-    count = (room + abs(step) - 1) // abs(step)
+    width = step if forward else -step
+    count = (room + width - 1) // width
     return Dynamic(count, lambda n: start + n * step, lambda: Steps(torch.arange(count) * step + start, kind=int))
 
 
