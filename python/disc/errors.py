@@ -144,6 +144,7 @@ class DynamicDimError(CompileError):
 
     Attributes:
         refinements: what the model requires of named dims, as far as it is known.
+        without_zero: ranges from 1 on that may be all that it requires: to be tried first.
         reason: the line of Python that requires it, and the condition; "" if unknown.
         asked_by_model: whether a statement of the model asked for a condition, and not only operators of PyTorch.
     """
@@ -157,11 +158,13 @@ class DynamicDimError(CompileError):
         source: str | None = None,
         *,
         refinements: Sequence[Any] = (),
+        without_zero: Sequence[Any] = (),
         reason: str = "",
         asked_by_model: bool = True,
         help: str | None = None,
     ) -> None:
         self.refinements = tuple(refinements)
+        self.without_zero = tuple(without_zero)
         self.reason = reason
         self.asked_by_model = asked_by_model
         super().__init__(stage, diagnostic, source, help=help)
@@ -174,6 +177,7 @@ class DynamicDimError(CompileError):
             self.source,
             help=help,
             refinements=self.refinements,
+            without_zero=self.without_zero,
             reason=self.reason,
             asked_by_model=self.asked_by_model,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import re
 import sys
 import traceback
@@ -40,7 +41,7 @@ from .function_transforms import NeedsGradients, check_same, recorded_below
 from .higher_order import flattened
 from .locations import is_user_file, is_user_line, source_of_error, source_of_trace, user_frames, warn
 from .model_errors import model_error, raise_failure
-from .proving import holds_from_one, proved_by_trying
+from .proving import proved_by_trying
 from .readable import readable, requirement
 from .recurrent import kept_whole
 from .recursion import kept_recursion
@@ -70,7 +71,10 @@ _DIM = re.compile(r"(?:Not all values of|You marked) ([\w*]+) ")
 _RELATED = re.compile(r"- The values of (\w+) = ")
 _CONSTANT = re.compile(r"You marked (\w+) as dynamic but .+? constant \((\d+)\)")
 _UNKNOWN_TYPE = re.compile(r"^(?:Unsupported input type|Found) <class '([^']+)'>")
-_PLACE = re.compile(r"Not all values of (\w+) = (L\[.+?\]\.size\(\)\[\d+\]) in")
+_PLACE = re.compile(
+    r"Not all values of (\w+) = (L\[.+?\]\.size\(\)\[\d+\]) in the specified range satisfy the generated guard (.+)"
+)
+_TRIED = 100
 _MOST_LINES = 4
 """Torch has many conditions for what is one requirement."""
 
@@ -109,7 +113,7 @@ def refined_export(
         try:
             return export(module, args, kwargs, dynamic_shapes), dynamic_shapes
         except errors.DynamicDimError as error:
-            found = applied(dynamic_shapes, error.refinements)
+            found = applied(dynamic_shapes, error.without_zero) or applied(dynamic_shapes, error.refinements)
             if found is None:
                 # An example of size 1 fixes its dim only where tracing without that assumption fails, which may be
                 # for the other requirements.
@@ -481,25 +485,35 @@ def _refusal(error: Exception, guards: Sequence[_Guard]) -> errors.CompileError:
         *suggested(text),
         *(Refinement(name, offset=int(n), fixed=True) for name, n in dict.fromkeys(_CONSTANT.findall(text))),
     ]
-    refinements = refinements or _without_zero(text, distinct)
     return errors.DynamicDimError(
         "import",
         "\n  ".join([head, *lines[:_MOST_LINES], *needs[:_MOST_LINES]]),
         source,
         refinements=refinements,
+        without_zero=_without_zero(text),
         reason=needs[0] if needs else "",
         asked_by_model=any(guard.own or guard.number for guard in guards),
     )
 
 
-def _without_zero(text: str, guards: Sequence[_Guard]) -> list[Refinement]:
-    """Ranges from 1 on, if what torch.export says of named dims holds for these, as all sizes of a broadcast do."""
-    found: dict[str, bool] = {}
-    for name, place in _PLACE.findall(text):
-        of_dim = [g for g in guards if len(g.condition.free_symbols) == 1 and place in g.text]
-        # torch.export complains of none that holds for all sizes, and of the others only of some.
-        found[name] = found.get(name, True) and any(holds_from_one(g.condition) for g in of_dim)
-    return [Refinement(name, low=1) for name in found] if found and all(found.values()) else []
+def _without_zero(text: str) -> list[Refinement]:
+    """Ranges from 1 on, if only 0 may violate what torch.export says of named dims, as ``max(1, n // 2) <= n``.
+
+    It takes sizes for 2 or more, and says ``n // 2 <= n``. A few sizes are tried: the next trace shows whether it is so.
+    """
+    found = _PLACE.findall(text)
+    for _, place, condition in found:
+        code = condition.rstrip(".").replace(place, "n")
+        try:
+            if "[" in code or not all(_holds(code, n) for n in range(1, _TRIED)):
+                return []
+        except (ArithmeticError, SyntaxError, NameError, TypeError):
+            return []
+    return [Refinement(name, low=1) for name, _, _ in found]
+
+
+def _holds(code: str, n: int) -> bool:
+    return bool(eval(code, {"__builtins__": {}, "n": n, "min": min, "max": max, "math": math}))
 
 
 def _concerns(guard: _Guard, text: str) -> bool:

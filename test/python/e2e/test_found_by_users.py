@@ -79,6 +79,25 @@ def test_chunks_of_a_padded_length(example):
         disc.compile(fn, (torch.randn(example, 3),), dynamic_shapes=({0: "t"},))
 
 
+def test_half_of_the_rows():
+    """A bound that only 0 violates narrows the range to 1 and more, not to even numbers; of a slice it narrows nothing."""
+
+    def best(x: Tensor) -> Tensor:
+        return x.topk(max(1, x.shape[0] // 2), 0)[0]
+
+    def cleared(x: Tensor) -> Tensor:
+        y = x.clone()
+        y[x.shape[0] // 2 :] = y.mean()
+        return y
+
+    with pytest.warns(UserWarning, match=r'n = Dim\("n", min=1\)'):
+        model = disc.compile(best, (torch.randn(6, 3),), dynamic_shapes=({0: "n"},))
+    for n in SIZES:
+        x = torch.randn(n, 3)
+        torch.testing.assert_close(model(x), best(x), rtol=0, atol=0)
+    compare(cleared, (3,))
+
+
 @pytest.mark.parametrize("example", [40, 7])
 def test_products_of_chunks(example):
     """Whether there is one chunk, as in the example, is no condition: it asks how to sum."""

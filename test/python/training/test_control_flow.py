@@ -283,6 +283,18 @@ def scan_of_rows(m, x):
     return last + rows.sum(0)
 
 
+def advantages(m, x):
+    """Rows at other places than the number of the step says, of more than there are steps; a list filled from behind."""
+    value = m.layer(x)
+    gain, out = x[0] * 0, []
+    for t in reversed(range(x.shape[0] - 1)):
+        gain = x[t] + value[t + 1] - value[t] + 0.9 * gain
+        if gain.sum() > 0:
+            gain = gain * m.other(value[t])
+        out.insert(0, gain)
+    return torch.stack([*out, value[0]])
+
+
 FUNCTIONS = {
     f.__name__: f
     for f in (
@@ -295,6 +307,7 @@ FUNCTIONS = {
         row_used_twice,
         in_place,
         scan,
+        advantages,
     )
 }
 

@@ -106,7 +106,7 @@ class _Guarding(TorchFunctionMode):
                 carry_changes(self, func, args, {})
                 return result
             items = list(index) if isinstance(index, tuple) else [index]
-            if any(isinstance(item, torch.SymInt) or _is_number(item) or _is_dynamic_slice(item) for item in items):
+            if any(isinstance(item, torch.SymInt) or _is_number(item) for item in items):
                 result = _set(x, items, y)
                 carry_changes(self, func, args, {})
                 return result
@@ -130,11 +130,6 @@ def _is_0d(value: Any) -> bool:
 def _is_number(index: Any) -> bool:
     """Whether an index is a tensor that stands for a number: Python would ask for it."""
     return isinstance(index, Tensor) and index.dim() == 0 and index.dtype != torch.bool and constant_of(index) is None
-
-
-def _is_dynamic_slice(index: Any) -> bool:
-    """Whether an index is a slice with a bound that is known at run time only: PyTorch compares it with the size."""
-    return isinstance(index, slice) and any(isinstance(bound, torch.SymInt) for bound in (index.start, index.stop))
 
 
 def _set(x: Tensor, items: list[Any], y: Any) -> Tensor:

@@ -1,4 +1,4 @@
-"""Operators whose gradients in PyTorch loop over sizes, which fixes them: definitions with other gradients."""
+"""Operators by definitions with other gradients than PyTorch's: those loop over sizes, or keep numbers of a step."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+from ...torch_compat.symbols import free_unbacked_symbols, statically_known_true
 
 
 def _block_diag(tensors: Sequence[Tensor]) -> Tensor:
@@ -58,8 +60,32 @@ def _cumprod(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor
     return _Cumprod.apply(x if dtype is None else x.to(dtype), dim)
 
 
+def _is_of_step(number: Any) -> bool:
+    """Whether a number may be another one in each step of a loop."""
+    return isinstance(number, torch.SymInt) and bool(free_unbacked_symbols(number))
+
+
+def _select(x: Tensor, dim: int, index: Any) -> Tensor:
+    """The index as a tensor: autograd keeps one for each step, where the number is known in the step alone."""
+    if not x.requires_grad or not _is_of_step(index):
+        return torch.ops.aten.select.int(x, dim, index)
+    at = torch.scalar_tensor(index, dtype=torch.int64, device=x.device)
+    return x.index_select(dim, torch.where(at < 0, at + x.shape[dim], at).reshape(1)).squeeze(dim)
+
+
+def _slice(x: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Tensor:
+    """The same of a slice of a known length."""
+    value = torch.ops.aten.slice.Tensor(x, dim, start, end, step)
+    size = value.shape[dim]
+    if not x.requires_grad or not _is_of_step(start) or _is_of_step(size) or not statically_known_true(start >= 0):
+        return value
+    return x.index_select(dim, torch.arange(size, device=x.device) * step + start)
+
+
 DERIVATIVES: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.block_diag.default: _block_diag,
     torch.ops.aten.cumprod.default: _cumprod,
+    torch.ops.aten.select.int: _select,
+    torch.ops.aten.slice.Tensor: _slice,
 }
 """Each computes what the operator does, where a gradient is asked for."""
