@@ -499,7 +499,7 @@ def _refusal(error: Exception, guards: Sequence[_Guard]) -> errors.CompileError:
 def _without_zero(text: str) -> list[Refinement]:
     """Ranges from 1 on, if only 0 may violate what torch.export says of named dims, as ``max(1, n // 2) <= n``.
 
-    It takes sizes for 2 or more, and says ``n // 2 <= n``. A few sizes are tried: the next trace shows whether it is so.
+    It takes sizes for 2 or more, and says ``n // 2 <= n``. A few sizes are tried: the next trace shows if it is so.
     """
     found = _PLACE.findall(text)
     for _, place, condition in found:

@@ -80,7 +80,7 @@ def test_chunks_of_a_padded_length(example):
 
 
 def test_half_of_the_rows():
-    """A bound that only 0 violates narrows the range to 1 and more, not to even numbers; of a slice it narrows nothing."""
+    """What only 0 violates narrows the range to 1 and more, not to even numbers; a bound of a slice narrows nothing."""
 
     def best(x: Tensor) -> Tensor:
         return x.topk(max(1, x.shape[0] // 2), 0)[0]

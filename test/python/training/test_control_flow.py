@@ -284,7 +284,7 @@ def scan_of_rows(m, x):
 
 
 def advantages(m, x):
-    """Rows at other places than the number of the step says, of more than there are steps; a list filled from behind."""
+    """Rows at other places than the number of the step, of more than there are steps; a list filled from behind."""
     value = m.layer(x)
     gain, out = x[0] * 0, []
     for t in reversed(range(x.shape[0] - 1)):
