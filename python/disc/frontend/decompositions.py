@@ -100,11 +100,15 @@ def _isin(
         elements = torch.full((), elements, dtype=torch.int64 if isinstance(elements, int) else torch.float64)
         elements = elements.to(torch.result_type(elements, test))
     common = torch.promote_types(elements.dtype, test.dtype)
-    rows, _ = test.reshape(-1).to(common).sort()
-    elements = elements.to(common)
+    rows, elements, floats = test.reshape(-1).to(common), elements.to(common), common.is_floating_point
+    # NaN is in no set, and among the rows would mislead the search, which compares.
+    infinite = (rows == torch.inf).any() if floats else None
+    rows, _ = (torch.where(rows != rows, torch.inf, rows) if floats else rows).sort()
     place = torch.searchsorted(rows, elements)
     found = torch.cat([rows, rows.new_zeros(1)]).gather(0, place.reshape(-1)).reshape(place.shape) == elements
     found = found & (place < rows.shape[0])
+    if infinite is not None:
+        found = found & ((elements != torch.inf) | infinite)
     return ~found if invert else found
 
 

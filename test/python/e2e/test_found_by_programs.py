@@ -54,6 +54,26 @@ def test_isin_of_no_elements() -> None:
     compare(fn, *floats[0], dynamic=[{0: N}, {0: Dim("m", min=0)}], calls=floats)
 
 
+def test_isin_of_nan() -> None:
+    """NaN is in no set, and those in it hide nothing, at any size: the search compares."""
+    specials = torch.tensor([torch.nan, torch.inf, -torch.inf, 0.0, -0.0, 5e-324, 1e308], dtype=torch.float64)
+
+    def given(n: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+        generator = torch.Generator().manual_seed(seed)
+        x = torch.randn(n, 16, dtype=torch.float64, generator=generator)
+        places = torch.randint(0, 7, (n, 16), generator=generator)
+        x = torch.where(torch.rand(n, 16, generator=generator) < 0.3, specials[places], x)
+        return x, x.flip(0)[: n // 2 + 1]
+
+    calls = [given(n, seed) for seed, n in enumerate((5, 1, 2, 9, 30, 2, 1, 3, 60))]
+    calls += [(x, torch.full_like(y, torch.nan)) for x, y in calls[:4]]
+
+    def fn(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.isin(x, x), torch.isin(x, y), torch.isin(y, x, invert=True)
+
+    compare(fn, *given(4, 99), dynamic=[{0: N}, {0: Dim("m", min=0)}], calls=calls)
+
+
 def test_loop_over_a_range_of_a_remainder() -> None:
     """`n % 3` is no extent, as `n` may be negative, but as long as a loop."""
 
