@@ -35,7 +35,7 @@ def load(name: str | Path, *, model_class: Any = None, dtype: torch.dtype = torc
         name: a folder, or the name of a model on the Hub.
         model_class: the class to load. None means ``transformers.AutoModelForCausalLM``.
         dtype: that of the activations and of weights that are not quantised: f32, f16 or bf16.
-        options: what ``from_pretrained`` takes beside, as ``revision`` or ``token``.
+        options: other arguments of ``from_pretrained``, such as ``revision`` or ``token``.
 
     Returns:
         The model in evaluation mode; its quantised layers are :class:`disc.coded.CodedLinear`.

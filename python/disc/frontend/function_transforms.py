@@ -82,7 +82,7 @@ class Tracing:
 
         @contextmanager
         def level() -> Iterator[Any]:
-            # Without gradients PyTorch's formulas have fewer derivatives of their own: those of silu have none.
+            # Without gradients PyTorch uses formulas that cannot be differentiated again, as that of silu.
             with self.region(), torch.enable_grad(), original(*args) as value, self._explained():
                 yield value
 
@@ -116,7 +116,7 @@ class Tracing:
         if function is _ATTENTION:
             return self.attention(function, *args, **(kwargs or {}))
         if function in _PRODUCTS and not kwargs and args[0].dim() == 2 and args[1].dim() == 1:
-            # PyTorch's rule for batches of vectors makes views whose tangents are none, which it refuses.
+            # PyTorch's rule for batches of vectors makes views without tangents, and then rejects them.
             return torch.mm(args[1].unsqueeze(0), args[0].t()).squeeze(0)
         return function(*args, **(kwargs or {}))
 

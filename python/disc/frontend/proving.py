@@ -95,7 +95,7 @@ class _Prover:
         return None
 
     def _enough(self, env: ShapeEnv, symbol: sympy.Symbol, condition: Any) -> range | None:
-        """Extents that are enough to try of one that may be as large as it likes; None if there are none such."""
+        """Extents that are enough to try of one that may be as large as it likes; None if that is not known."""
         least, last = self.least(env, symbol), last_to_try(condition)
         if (id(env), symbol) in self._ranges or least is None or last is None or last > _MOST:
             return None

@@ -377,6 +377,7 @@ def test_operators_that_ask_for_sizes() -> None:
             torch.cumulative_trapezoid(some, dx=0.5),
             torch.tensordot(rows, rows, ([0], [0])),
             torch.tensordot(rows, x, ([1], [1])),
+            torch.tensordot(some, x, 0),
             torch.nn.utils.rnn.pad_sequence([some, x[:, 0], x[0]], batch_first=True),
             torch.nn.utils.rnn.pad_sequence([rows, x], padding_value=2.0),
             x[:k].logsumexp(0),

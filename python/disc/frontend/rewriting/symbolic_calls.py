@@ -167,12 +167,11 @@ def _tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) -
     if isinstance(dims, int):
         first, second = list(range(a.dim() - dims, a.dim())), list(range(dims))
     else:
-        first, second = ([d] if isinstance(d, int) else list(d) for d in (x for x in dims))
+        first, second = ([d] if isinstance(d, int) else list(d) for d in dims)
     first, second = [d % a.dim() for d in first], [d % b.dim() for d in second]
     rows, columns = ([d for d in range(x.dim()) if d not in own] for x, own in ((a, first), (b, second)))
-    left = a.permute([*rows, *first])
-    right = b.permute([*second, *columns])
-    product = left.flatten(len(rows)).reshape(-1, _count(a, first)) @ right.reshape(_count(b, second), -1)
+    left = a.permute([*rows, *first]).reshape(_count(a, rows), _count(a, first))
+    product = left @ b.permute([*second, *columns]).reshape(_count(b, second), _count(b, columns))
     result = product.reshape([*(a.shape[d] for d in rows), *(b.shape[d] for d in columns)])
     return result if out is None else out.copy_(result)
 
