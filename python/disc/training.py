@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -15,12 +16,16 @@ from .compiler import check_options, model_of
 from .errors import ArgumentValueError, CallError, NonFiniteError
 from .frontend import ImportedProgram
 from .frontend.optimizers import TracedOptimizer
+from .frontend.training.custom_functions import WithGradients
 from .frontend.training.step import HYPER_PARAMETERS, TrainingProgram
 from .frontend.training.transforms import FINITE, NORM
 from .memory import MemoryCurve, MemoryUse
 from .model import Model
 from .options import Options
 from .training_plan import NonFinite, Sums, TrainingPlan, plan_training
+
+if TYPE_CHECKING:
+    from .reporting import Report
 
 
 class TrainingStep:
@@ -231,6 +236,28 @@ class TrainingStep:
         return self._step
 
     @property
+    def loss(self) -> torch.nn.Module:
+        """The loss function as a module: called with a batch, it computes in PyTorch what a step returns."""
+        loss = self._plan.loss
+        return loss.loss if isinstance(loss, WithGradients) else loss
+
+    @property
+    def further_results(self) -> int:
+        """How many results :attr:`model` has after those of the loss function, such as the norm of the gradients."""
+        return len(self._transform.results)
+
+    def numbers(self) -> dict[str, Tensor]:
+        """What a call of :attr:`model` takes besides a batch: the optimizer's options and the limits, as one tensor.
+
+        Raises:
+            CallError: the optimizer's first step differs from the later ones, and was not made yet.
+        """
+        traced = self._before()
+        if traced.needs_first_step:
+            raise CallError("the optimizer has no state yet, and its first step differs from the others: make one step")
+        return self._numbers(traced)
+
+    @property
     def compilations(self) -> int:
         """How many programs were compiled: the step, and :meth:`accumulate` and :meth:`apply` when they are used."""
         return sum(x is not None for x in (self._step, self._sums, self._apply))
@@ -257,6 +284,12 @@ class TrainingStep:
     def memory_curve(self, **extents: int) -> MemoryCurve:
         """The memory and additional time of each plan of the step; see :meth:`disc.Model.memory_curve`."""
         return self._step.memory_curve(**extents)
+
+    def report(self, path: str | os.PathLike[str], **options: Any) -> Report:
+        """Measures steps and writes an HTML page about them: :func:`disc.report` with its options."""
+        from .reporting import report
+
+        return report(self, path, **options)
 
     def seed(self, seed: int) -> None:
         """Sets what dropout and other random numbers follow from; see :meth:`disc.Model.seed`."""

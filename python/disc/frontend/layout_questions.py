@@ -42,6 +42,9 @@ _CHOOSING = {
 }
 """Operators that compare sizes only to learn whether a view will do, or which library: on GPUs batch norm asks whether
 the batch is at most 65535. What else they ask has a file of its own."""
+_OF_STRIDES = ("Contiguity.h", "TensorUtils.cpp")
+"""Where C++ code asks whether a tensor's elements follow each other, and whether a reshape can be a view: to choose
+between ways to the same result."""
 _COMPARISONS = "SymInt.h"
 """Where C++ code compares sizes as if they were numbers."""
 
@@ -106,7 +109,7 @@ def _of_views(original: Callable[..., bool], self: SymNode, file: str, line: int
     env = self.shape_env
     if env is not None and _of_parts(self.expr):
         return isinstance(self.expr, sympy.Ne)
-    with nullcontext() if env is None or not _choosing() else env.suppress_guards():
+    with nullcontext() if env is None or not (file.endswith(_OF_STRIDES) or _choosing()) else env.suppress_guards():
         return original(self, file, line)
 
 
@@ -126,6 +129,16 @@ def _operator() -> Any:
     while frame is not None and frame.f_code is not proxy_tensor.proxy_call.__code__:
         frame = frame.f_back
     return None if frame is None else frame.f_locals["func"]
+
+
+def _in_any_kernel() -> bool:
+    """Whether a fake kernel is running, and not an operator of the trace that calls others."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not proxy_tensor.proxy_call.__code__:
+        if frame.f_code is FakeTensorMode.dispatch.__code__:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _of_emptiness(condition: Any) -> bool:
@@ -163,7 +176,11 @@ def _of_layout(env: ShapeEnv, condition: Any) -> bool:
         return False
     factor, _ = (condition.lhs - condition.rhs).as_content_primitive()
     general = isinstance(condition, sympy.Ne)
-    return factor == condition.rhs and hint_of(env, condition) == general
+    if hint_of(env, condition) != general:
+        return False
+    # Who goes on with sizes that are not equal asks for a way that is shorter if they are: whether the last steps of a
+    # series, which are all of a short one, follow each other in memory. Fake kernels also ask what a result's shape is.
+    return factor == condition.rhs or not _in_any_kernel()
 
 
 def _of_parts(condition: Any) -> bool:

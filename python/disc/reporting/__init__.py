@@ -10,17 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentTypeError, ArgumentValueError
 from .calls import calls_for
-from .facts import Report, gather
+from .facts import Report, gather, model_name
+from .losses import Loss
 from .page import check_packages, render
 
 if TYPE_CHECKING:
     from ..model import Model
+    from ..training import TrainingStep
 
 __all__ = ["Report", "report"]
 
 
 def report(
-    model: Model,
+    model: Model | TrainingStep,
     path: str | os.PathLike[str],
     *,
     inputs: Any = None,
@@ -41,13 +43,18 @@ def report(
     of temporaries, dynamic dims and guards, operations that PyTorch runs, and the errors against eager PyTorch. Lines,
     kernels and memory are those of the first shape.
 
+    Of a training step, ``inputs`` are batches, the results that are compared are those of the loss function, and
+    parameters and the optimizer's state have their old values afterwards.
+
     Args:
-        model: what :func:`disc.compile` returned, or :func:`disc.load` for a file of :meth:`disc.Model.save`.
+        model: what :func:`disc.compile` or :func:`disc.compile_training` returned, or :func:`disc.load` for a file of
+            :meth:`disc.Model.save`.
         path: the page, ``"report.html"``.
         inputs: a tuple of arguments, a dict of keyword arguments, one tensor, or a list of these, one for each shape.
         shapes: the sizes of dynamic dims for random tensors, after those of ``inputs``. Dims without a size have that
             of the first inputs, or 16. Integers are within the range of the first inputs, or below ``high``.
-        reference: what to compare results with; None means the module that the model was compiled from.
+        reference: what to compare results with; None means the module that the model was compiled from, or the loss
+            function.
         title: the page's title; None means the module's class.
         calls: how many calls are measured at each shape, and profiled again.
         accuracy: whether to compare results, which takes a copy of the module in float64.
@@ -63,7 +70,14 @@ def report(
         OSError: the page cannot be written.
     """
     from ..model import Model
+    from ..training import TrainingStep
 
+    fixed: Mapping[str, Any] = {}
+    further = 0
+    if isinstance(model, TrainingStep):
+        step = model
+        model, fixed, further = step.model, step.numbers(), step.further_results
+        title, reference = title or f"{model_name(step)}, a training step", reference or Loss(step.loss)
     if not isinstance(model, Model):
         raise ArgumentTypeError(
             f"model: expected a disc.Model, got {type(model).__name__}; libraries and modules have no kernels to show:"
@@ -74,9 +88,10 @@ def report(
     if calls < 1:
         raise ArgumentValueError(f"calls: expected 1 or more, got {calls}")
     check_packages()
-    wanted = calls_for(model, inputs, shapes, high=high, seed=seed)
+    wanted = calls_for(model, inputs, shapes, fixed=fixed, high=high, seed=seed)
+    reference = reference or model.module
     found = gather(
-        model, wanted, title=title or "", reference=reference or model.module, accuracy=accuracy, repeats=calls
+        model, wanted, title=title or "", reference=reference, accuracy=accuracy, further=further, repeats=calls
     )
     return write(found, path)
 

@@ -40,8 +40,10 @@ class Call:
         return ", ".join(f"{name}={size}" for name, size in self.extents.items()) or "static sizes"
 
 
-def given_call(model: Model, inputs: Any) -> Call:
+def given_call(model: Model, inputs: Any, fixed: Mapping[str, Any]) -> Call:
     """A call from what the user gave: a tuple of arguments, a dict of keyword arguments, or one argument.
+
+    ``fixed``: further keyword arguments.
 
     Raises:
         CallError, InputTypeError: the arguments are not those of the model.
@@ -52,6 +54,7 @@ def given_call(model: Model, inputs: Any) -> Call:
         kwargs = dict(inputs)
     else:
         args = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
+    kwargs.update(fixed)
     return Call(args, kwargs, extents_of(model, args, kwargs))
 
 
@@ -152,11 +155,18 @@ def complete_extents(model: Model, given: Mapping[str, int], example: Call | Non
 
 
 def random_call(
-    model: Model, extents: Mapping[str, int], example: Call | None = None, *, high: int = 2, seed: int = 0
+    model: Model,
+    extents: Mapping[str, int],
+    example: Call | None = None,
+    *,
+    fixed: Mapping[str, Any] | None = None,
+    high: int = 2,
+    seed: int = 0,
 ) -> Call:
     """A call with random tensors of these sizes; the example itself if it has them.
 
     Integers are between the least and the largest of the example's input, without an example from 0 to ``high - 1``.
+    ``fixed``: keyword arguments that are not random.
 
     Raises:
         ArgumentTypeError: the model takes trees or nested tensors, which have no shape to fill.
@@ -179,7 +189,7 @@ def random_call(
         if isinstance(leaves[entry.leaf], torch.Tensor):
             leaves[entry.leaf] = leaves[entry.leaf].to(device)
     args, kwargs = pytree.tree_unflatten(leaves, program.in_spec)
-    return Call(tuple(args), kwargs, dict(extents))
+    return Call(tuple(args), {**kwargs, **(fixed or {})}, dict(extents))
 
 
 def _random(entry: Input, extents: Mapping[str, int], like: Any, high: int, generator: torch.Generator) -> Any:
@@ -208,14 +218,18 @@ def calls_for(
     shapes: Sequence[Mapping[str, int]] | None = None,
     example: Call | None = None,
     *,
+    fixed: Mapping[str, Any] | None = None,
     high: int = 2,
     seed: int = 0,
 ) -> list[Call]:
-    """The calls to measure: those of ``inputs``, then one for each of ``shapes``; one of usual sizes without both."""
+    """The calls to measure: those of ``inputs``, then one for each of ``shapes``; one of usual sizes without both.
+
+    ``fixed``: keyword arguments that all calls have in addition.
+    """
     calls: list[Call] = []
     if inputs is not None:
         several = isinstance(inputs, list) and all(isinstance(x, (tuple, dict, torch.Tensor)) for x in inputs)
-        calls += [given_call(model, x) for x in (inputs if several else [inputs])]
+        calls += [given_call(model, x, fixed or {}) for x in (inputs if several else [inputs])]
     first = example or (calls[0] if calls else None)
     wanted = shapes if shapes is not None else ([] if calls else [{}])
     for sizes in wanted:
@@ -223,5 +237,6 @@ def calls_for(
             raise ArgumentTypeError(
                 f"shapes: expected a list of dicts, {{'batch': 8}}, got {type(sizes).__name__} in it"
             )
-        calls.append(random_call(model, complete_extents(model, sizes, first), first, high=high, seed=seed))
+        extents = complete_extents(model, sizes, first)
+        calls.append(random_call(model, extents, first, fixed=fixed, high=high, seed=seed))
     return calls

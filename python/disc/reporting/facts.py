@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..guards import Guard
     from ..memory import MemoryUse
     from ..model import Model
+    from ..training import TrainingStep
 
 
 @dataclass(frozen=True)
@@ -103,15 +104,17 @@ def gather(
     title: str = "",
     reference: Callable[..., Any] | None = None,
     accuracy: bool = True,
+    further: int = 0,
     repeats: int = 10,
 ) -> Report:
-    """Measures a model and compares it with PyTorch."""
+    """Measures a model and compares it with PyTorch; ``further`` results are the model's alone."""
     import torch
 
     from .. import __version__
 
     measured_limits = machine_limits(model)
     measurements = tuple(measure(model, call, repeats, measured_limits) for call in calls)
+    compared = compare(model, reference, calls, further=further) if accuracy else None
     return Report(
         title=title or model_name(model),
         created=datetime.datetime.now(datetime.timezone.utc),
@@ -124,7 +127,7 @@ def gather(
         measurements=measurements,
         memory=tuple(memory(model, call.extents) for call in calls),
         fallbacks=model.fallbacks,
-        accuracy=compare(model, reference, calls) if accuracy else Accuracy("", note="it was switched off"),
+        accuracy=compared or Accuracy("", note="it was switched off"),
         limits=measured_limits,
         compile_seconds=dict(model.timings),
     )
@@ -152,7 +155,7 @@ def interface(model: Model) -> tuple[list[str], list[str]]:
     return inputs, outputs
 
 
-def model_name(model: Model) -> str:
+def model_name(model: Model | TrainingStep) -> str:
     """The class of the module, if there is one."""
     module = model.module
     return type(module).__name__ if module is not None else "compiled model"

@@ -7,9 +7,32 @@ from __future__ import annotations
 
 import importlib
 from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..model import Model
 
 EXTRA = "viewers"
 """The optional dependencies of the distribution that the viewers' packages are in."""
+
+
+def model_of(compiled: Any) -> Model:
+    """A compiled model, or that of a compiled training step.
+
+    Raises:
+        ArgumentTypeError: it is neither.
+    """
+    from ..errors import ArgumentTypeError
+    from ..model import Model
+    from ..training import TrainingStep
+
+    if isinstance(compiled, TrainingStep):
+        return compiled.model
+    if not isinstance(compiled, Model):
+        raise ArgumentTypeError(
+            f"model: expected what disc.compile or disc.compile_training returned, got {type(compiled).__name__}"
+        )
+    return compiled
 
 
 def required(module: str, what: str) -> ModuleType:

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ArgumentValueError
 from ..profile import PERFETTO_SUFFIXES, Call, Launch, Profile
 from ..timeline import Span
-from . import required
+from . import model_of, required
 from .launches import Walk, by_call, owners
 
 if TYPE_CHECKING:
     from ..model import Model
+    from ..training import TrainingStep
 
 _SEQUENCE = 1
 """The one sequence of packets of a trace."""
@@ -58,18 +59,20 @@ def save_profile(profile: Profile, path: str | os.PathLike[str]) -> None:
     trace.write(path)
 
 
-def save_compilation(model: Model, path: str | os.PathLike[str]) -> None:
-    """Writes when each stage of a model's compilation ran, and the parts of stages.
+def save_compilation(model: Model | TrainingStep, path: str | os.PathLike[str]) -> None:
+    """Writes when each stage of the compilation of a model or a training step ran, and the parts of stages.
 
     Of a model that was loaded from a file only the seconds of each stage are known: the stages follow each other.
 
     >>> perfetto.save_compilation(model, "compile.pftrace")
 
     Raises:
+        ArgumentTypeError: it is neither a compiled model nor a training step.
         ArgumentValueError: the file's name has another suffix than ``.pftrace`` or ``.perfetto-trace``.
         ImportError: the package ``perfetto`` is not installed.
         OSError: the file cannot be written.
     """
+    model = model_of(model)
     save_spans(model.name, model.timeline or spans_of(model.timings), path)
 
 

@@ -144,3 +144,32 @@ def test_a_models_own_condition_on_32_bits_is_one():
     except disc.ShapeError:
         return
     torch.testing.assert_close(found, Wide()(torch.ones(7, 4)))
+
+
+class LastSteps(nn.Module):
+    """The last four steps of a series are all of a short one: then they follow each other in memory."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear, self.bilinear = nn.Linear(8, 3), nn.Bilinear(8, 8, 2)
+        self.convolution = nn.Conv1d(8, 4, 3, padding=1)
+
+    def forward(self, x):
+        last, first = x[:, -4:], x[:, :4]
+        if not first.is_contiguous():
+            first = first.contiguous()
+        convolved = self.convolution(last.transpose(1, 2))
+        return self.linear(last), self.bilinear(last, first), convolved, first @ self.linear.weight.T
+
+
+@pytest.mark.parametrize("example", [4, 12])
+def test_slices_of_a_number_of_steps(example):
+    module = LastSteps().eval()
+    dims = ({0: "batch", 1: Dim("steps", min=4, max=300)},)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = disc.compile(module, (torch.randn(2, example, 8),), dynamic_shapes=dims)
+    for batch, steps in ((1, 4), (3, 5), (2, 300), (1, 7), (5, 4)):
+        x = torch.randn(batch, steps, 8)
+        for got, expected in zip(model(x), module(x), strict=True):
+            torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)

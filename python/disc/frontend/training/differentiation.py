@@ -6,8 +6,8 @@ gradient there: :mod:`.region_gradients` gives each a gradient that is a branch 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -232,6 +232,44 @@ def requires_grad(value: Any) -> bool:
 def _meta_of(node: Node) -> AbstractContextManager[Any]:
     """While it is active, what is recorded has the node's source line."""
     return fx_traceback.set_current_meta(node) if node.meta.get("stack_trace") else nullcontext()
+
+
+def gradients(
+    outputs: Sequence[Tensor], inputs: Sequence[Tensor], given: Sequence[Tensor] | None = None
+) -> list[Tensor | None]:
+    """The gradients of inputs from those of outputs, None where an output does not depend on an input.
+
+    What is recorded meanwhile has the source line of the operation whose gradient it is. Autograd knows it where the
+    operation ran in the mode for anomalies.
+    """
+    with _lines(outputs):
+        return list(torch.autograd.grad(outputs, inputs, given, allow_unused=True))
+
+
+@contextmanager
+def _lines(outputs: Sequence[Tensor]) -> Iterator[None]:
+    before = fx_traceback.format_stack()
+
+    def hook(trace: list[str]) -> Callable[[Any], None]:
+        return lambda _: fx_traceback.set_stack_trace(trace)
+
+    handles = []
+    waiting = [x.grad_fn for x in outputs if x.grad_fn is not None]
+    seen = set(waiting)
+    while waiting:
+        function = waiting.pop()
+        metadata: Any = function.metadata
+        if trace := metadata.get("traceback_"):
+            handles.append(function.register_prehook(hook(trace)))
+        further = {x for x, _ in function.next_functions if x is not None} - seen
+        seen |= further
+        waiting += further
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+        fx_traceback.set_stack_trace(before)
 
 
 class _Copy(torch.autograd.Function):

@@ -34,6 +34,7 @@ from ..meta_kernels import sizes_of_windows
 from ..settle import allowing_many, settle
 from ..specialisation import unspecialised
 from .differentiation import Evaluation, fresh
+from .differentiation import gradients as gradients_of
 from .transforms import Transform
 
 Source = Literal["autograd", "results", "buffers"]
@@ -125,7 +126,7 @@ def trace_gradients(
                 gradients: dict[str, Tensor] = wanted
                 if source == "autograd":
                     loss = transform.scale(_loss(results, exported), numbers)
-                    listed = torch.autograd.grad(loss, list(wanted.values()), allow_unused=True)
+                    listed = gradients_of([loss], list(wanted.values()))
                     gradients = {name: g for name, g in zip(wanted, listed, strict=True) if g is not None}
                 elif source == "results":
                     results, gradients = _returned(results, exported)

@@ -28,6 +28,7 @@ from ...torch_compat.symbols import statically_known_true
 from ...torch_compat.tracing import from_functional, get_proxy_mode, get_proxy_slot
 from .. import markers
 from .differentiation import Evaluation, outermost, requires_grad, source_of
+from .differentiation import gradients as gradients_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -200,7 +201,7 @@ class _Region:
         if not used or not leaves:
             return [None] * len(leaves)
         values, gradients = zip(*used, strict=True)
-        return list(torch.autograd.grad(values, list(leaves), gradients, allow_unused=True))
+        return gradients_of(values, leaves, gradients)
 
 
 def _changes(nodes: Sequence[Node]) -> bool:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ... import _native
 from ...errors import ArgumentValueError
 from ...pipeline import IMPORT
-from .. import required
+from .. import model_of, required
 from ..arena import calls_of_kernels
 from ..launches import Walk, by_call
 
@@ -27,24 +27,27 @@ if TYPE_CHECKING:
 
     from ...model import Model
     from ...profile import Profile
+    from ...training import TrainingStep
 
 _GRADIENT = ("#ffffff", "#ff6f3c")
 """The colours of the smallest and the largest value."""
 
 
-def collection(model: Model, stages: Sequence[str] | None = None) -> graph_builder.GraphCollection:
+def collection(model: Model | TrainingStep, stages: Sequence[str] | None = None) -> graph_builder.GraphCollection:
     """The graphs of a model's IR after each stage.
 
     Args:
-        model: a compiled model.
+        model: a compiled model or training step.
         stages: the names of stages; None means every stage.
 
     Raises:
+        ArgumentTypeError: it is neither.
         ArgumentValueError: there is no such stage.
         ImportError: the package ``ai-edge-model-explorer`` is not installed.
     """
     from .graphs import builder
 
+    model = model_of(model)
     graphs = [graph for graph, _ in _graphs(model, stages)]
     return builder().GraphCollection(label=model.name, graphs=graphs, graphSorting="name_asc")  # type: ignore[no-any-return]
 
@@ -58,7 +61,7 @@ def of_text(name: str, text: str) -> graph_builder.GraphCollection:
     return builder().GraphCollection(label=name, graphs=[graph])  # type: ignore[no-any-return]
 
 
-def save(model: Model, path: str | os.PathLike[str], stages: Sequence[str] | None = None) -> None:
+def save(model: Model | TrainingStep, path: str | os.PathLike[str], stages: Sequence[str] | None = None) -> None:
     """Writes the graphs as JSON, which ``model-explorer FILE.json`` opens.
 
     Raises:
@@ -119,18 +122,19 @@ def node_data(profile: Profile) -> dict[str, node_data_builder.ModelNodeData]:
     return found
 
 
-def show(model: Model, profile: Profile | None = None, **options: Any) -> None:
+def show(model: Model | TrainingStep, profile: Profile | None = None, **options: Any) -> None:
     """Opens Model Explorer in the browser with a model and, if given, what a profile measured. Returns at its end.
 
     Args:
-        model: a compiled model.
-        profile: a profile of that model.
+        model: a compiled model or training step.
+        profile: a profile of it.
         options: ``host``, ``port`` and others, as for ``model_explorer.visualize``.
 
     Raises:
         ImportError: the package ``ai-edge-model-explorer`` is not installed.
     """
     explorer = required("model_explorer", "Model Explorer")
+    model = model_of(model)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{model.name}.json"
         save(model, path)
