@@ -5,8 +5,8 @@
 #   PYTHON=python3.12   the interpreter that .venv is made with (default: python3)
 #   JOBS=n              parallel compilations (default: all cores)
 #
-# setup.sh packages installs the system packages alone, setup.sh tests what only tests need, setup.sh torch VERSION another
-# PyTorch, into build/torch-VERSION.
+# setup.sh packages installs the system packages alone, setup.sh tests what only tests need, setup.sh pictures what the
+# pictures of the documentation need on top, setup.sh torch VERSION another PyTorch, into build/torch-VERSION.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -101,15 +101,24 @@ install_python_packages() {
   echo "$key" >"$stamp"
 }
 
-# What only tests need: viewers, and clients of examples/service, whose dependencies contradict those of .venv.
+# What only tests need: viewers, and clients of examples/service, whose dependencies contradict those of .venv. Triton's
+# server comes in a Python package of which tests use the server alone: the dependencies of its Python code, among them
+# an old NumPy, are left out.
 install_test_packages() {
   install_into .venv requirements-test.txt "viewers"
   [ -x .venv-clients/bin/python ] || "$PYTHON" -m venv .venv-clients || { rm -rf .venv-clients; false; } ||
     die "cannot create .venv-clients"
   install_into .venv-clients test/kserve/requirements.txt "clients of the service"
+  install_into .venv-clients test/triton/requirements.txt "server of Triton" --no-deps
 }
 
-# install_into VENV FILE WHAT: the packages of a requirements file, unless they are there.
+# What pictures of viewers need: a browser, a driver for it, and pages of viewers.
+install_picture_packages() {
+  install_system_packages chromium fonts-dejavu-core
+  install_into .venv requirements-pictures.txt "browser's driver"
+}
+
+# install_into VENV FILE WHAT [OPTION...]: the packages of a requirements file, unless they are there; options are pip's.
 install_into() {
   local stamp key log
   stamp=$1/.disc-$(basename "$(dirname "$2")")-$(basename "$2")
@@ -117,7 +126,7 @@ install_into() {
   [ "$(cat "$stamp" 2>/dev/null)" = "$key" ] && return
   say "installing the $3 that tests need into $1 (about half a minute)"
   log=$(mktemp)
-  if ! "$1/bin/python" -m pip install --disable-pip-version-check --no-input -r "$2" >"$log" 2>&1; then
+  if ! "$1/bin/python" -m pip install --disable-pip-version-check --no-input "${@:4}" -r "$2" >"$log" 2>&1; then
     tail -n 15 "$log" >&2
     die "pip could not install the packages of $2" \
       "Check the network and pip's configuration (pip config list), then run make again. Full log: $log"
@@ -163,5 +172,6 @@ install_system_packages "${PACKAGES[@]}"
 [ "${1:-}" != packages ] || exit 0
 install_python_packages
 [ "${1:-}" != tests ] || { install_system_packages "${TEST_PACKAGES[@]}"; install_test_packages; exit; }
+[ "${1:-}" != pictures ] || { install_test_packages; install_picture_packages; exit; }
 [ "${1:-}" != torch ] || { install_torch "$2"; exit; }
 build

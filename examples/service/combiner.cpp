@@ -9,7 +9,6 @@
 namespace service {
 
 using Kind = Batching::Kind;
-using Items = std::vector<const Combiner::Item *>;
 
 Combiner::Combiner(const Model &model, const Batching &batching) : model_(model), batching_(batching) {
   if (batching_.kind == Kind::None)

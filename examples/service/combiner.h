@@ -45,6 +45,9 @@ public:
   /// Checks what could harm other requests and what the model checks. Throws RequestError(Invalid).
   Item examine(std::vector<Tensor> inputs) const;
 
+  /// Whether a dim of this expression has one row per sequence.
+  bool isBySequence(const std::string &dim) const;
+
   /// Items in the order in which runs should take them, divided into runs. All have the same key.
   std::vector<std::vector<const Item *>> plan(std::vector<const Item *> items) const;
 
@@ -73,7 +76,6 @@ private:
   void makeInputRules(const Signature &signature);
   void makeOutputRules(const Signature &signature);
   void checkWithProbe() const;
-  bool isBySequence(const std::string &dim) const;
   void readSequences(Item &item) const;
   void readSizes(Item &item) const;
 
@@ -84,6 +86,8 @@ private:
   std::vector<InputRule> inputs_;
   std::vector<size_t> outputs_; ///< The dim along which each output is taken apart.
 };
+
+using Items = std::vector<const Combiner::Item *>;
 
 } // namespace service
 

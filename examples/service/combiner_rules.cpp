@@ -36,8 +36,8 @@ static bool fits(double value, Datatype type) {
   return value == std::floor(value) && value >= least && value < end;
 }
 
-/// Whether a dim of this expression has one row per sequence. Offsets have one element more than there are sequences:
-/// either their dim is written so ("n + 1"), or it is a symbol itself, and sequences are counted by "m - 1".
+/// Offsets have one element more than there are sequences: either their dim is written so ("n + 1"), or it is a symbol
+/// itself, and sequences are counted by "m - 1".
 bool Combiner::isBySequence(const std::string &dim) const {
   if (batching_.kind != Kind::Ragged)
     return false;

@@ -89,7 +89,8 @@ public:
     spec_.size = sizeof(spec_);
     check(disc_describe(model, &spec_));
     if (std::strcmp(spec_.device, "cpu") != 0)
-      throw std::runtime_error(std::string("it runs on ") + spec_.device + "; the service only runs models of the CPU");
+      throw std::runtime_error(std::string("the library is for ") + spec_.device +
+                               "; only libraries for the CPU are supported");
     signature_.platform = "disc";
     readTensors();
   }

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <set>
@@ -153,6 +154,10 @@ ModelConfig readModelConfig(const std::string &path, const ModelConfig &defaults
   } catch (const std::runtime_error &error) {
     fail(path + ": " + error.what());
   }
+}
+
+std::string configBeside(const std::string &path) {
+  return std::filesystem::path(path).replace_extension(".serving.json").string();
 }
 
 } // namespace service

@@ -46,6 +46,9 @@ ModelConfig parseModelConfig(const std::string &text, const ModelConfig &default
 /// The same from a file.
 ModelConfig readModelConfig(const std::string &path, const ModelConfig &defaults);
 
+/// The file of a library's configuration. lib/libfoo.so: lib/libfoo.serving.json
+std::string configBeside(const std::string &path);
+
 } // namespace service
 
 #endif // SERVICE_MODEL_CONFIG_H

@@ -8,10 +8,6 @@
 
 namespace service {
 
-std::string Models::configBeside(const std::string &path) {
-  return std::filesystem::path(path).replace_extension(".serving.json").string();
-}
-
 void Models::open(const Source &source, const ModelConfig &defaults) {
   std::string file = source.config.empty() ? configBeside(source.path) : source.config;
   ModelConfig config = defaults;

@@ -20,9 +20,6 @@ public:
     std::string config; ///< A file; "": the one beside the library, if there is one (configBeside).
   };
 
-  /// lib/libfoo.so: lib/libfoo.serving.json
-  static std::string configBeside(const std::string &path);
-
   /// Opens a model. Throws std::runtime_error.
   void open(const Source &source, const ModelConfig &defaults);
   void add(std::unique_ptr<ServedModel> model);

@@ -3,19 +3,10 @@
 #include "served_model.h"
 
 #include <algorithm>
-#include <new>
 
 namespace service {
 
 using Kind = RequestError::Kind;
-
-Shape TensorSpec::shape() const {
-  Shape result = min;
-  for (size_t d = 0; d < result.size(); ++d)
-    if (min[d] != max[d])
-      result[d] = -1;
-  return result;
-}
 
 ServedModel::ServedModel(std::string name, std::unique_ptr<Model> model, const ModelConfig &config)
     : name_(std::move(name)), model_(std::move(model)), config_(config), combiner_(*model_, config.batching) {
@@ -136,69 +127,42 @@ void ServedModel::work() {
   }
 }
 
+/// Answers the requests of a batch as their runs end.
+struct ServedModel::Answers : RunListener {
+  Answers(const Batch &requests, ModelMetrics &figures) : batch(requests), metrics(figures) {}
+
+  void ran(const Items &items, Clock::time_point start, Clock::time_point end) override {
+    int64_t own = Combiner::ownVolume(items);
+    std::chrono::duration<double> took = end - start;
+    metrics.ran(int64_t(items.size()), own, Combiner::paddedVolume(items) - own, took.count());
+  }
+
+  void divided() override { metrics.dividedRun(); }
+
+  void finished(const Combiner::Item &item, Outcome outcome) override {
+    if (outcome.error && outcome.error->kind == Kind::Failed)
+      metrics.failedRun();
+    for (const auto &request : batch) {
+      if (&request->item != &item)
+        continue;
+      if (outcome.error)
+        request->promise.set_exception(std::make_exception_ptr(*outcome.error));
+      else
+        request->promise.set_value(std::move(outcome.outputs));
+      return;
+    }
+  }
+
+  const Batch &batch;
+  ModelMetrics &metrics;
+};
+
 void ServedModel::run(const Batch &batch) {
-  if (!batch[0]->item.joins)
-    return runAlone(*batch[0]);
-  std::vector<const Combiner::Item *> items;
+  Items items;
   for (const auto &request : batch)
     items.push_back(&request->item);
-  for (const auto &group : combiner_.plan(std::move(items))) {
-    std::vector<Request *> requests;
-    for (const auto &request : batch)
-      if (std::find(group.begin(), group.end(), &request->item) != group.end())
-        requests.push_back(request.get());
-    if (requests.size() == 1)
-      runAlone(*requests[0]);
-    else
-      runTogether(requests);
-  }
-}
-
-void ServedModel::runTogether(const std::vector<Request *> &requests) {
-  std::vector<const Combiner::Item *> items;
-  for (const Request *request : requests)
-    items.push_back(&request->item);
-  std::vector<std::vector<Tensor>> results;
-  try {
-    std::vector<Tensor> inputs = combiner_.combine(items);
-    auto start = Clock::now();
-    std::vector<Tensor> outputs = model_->run(inputs);
-    std::chrono::duration<double> took = Clock::now() - start;
-    int64_t own = Combiner::ownVolume(items);
-    metrics_.ran(int64_t(items.size()), own, Combiner::paddedVolume(items) - own, took.count());
-    results = combiner_.split(items, outputs);
-  } catch (const std::exception &) {
-    // One of them may be to blame: the others shall not suffer for it.
-    metrics_.dividedRun();
-    for (Request *request : requests)
-      runAlone(*request);
-    return;
-  }
-  for (size_t i = 0; i < requests.size(); ++i)
-    requests[i]->promise.set_value(std::move(results[i]));
-}
-
-void ServedModel::runAlone(Request &request) {
-  std::vector<Tensor> outputs;
-  try {
-    auto start = Clock::now();
-    outputs = model_->run(request.item.inputs);
-    std::chrono::duration<double> took = Clock::now() - start;
-    int64_t own = Combiner::ownVolume({&request.item});
-    metrics_.ran(1, own, 0, took.count());
-  } catch (const RequestError &error) {
-    if (error.kind == Kind::Failed)
-      metrics_.failedRun();
-    return request.promise.set_exception(std::current_exception());
-  } catch (const std::bad_alloc &) {
-    metrics_.failedRun();
-    return request.promise.set_exception(
-        std::make_exception_ptr(RequestError(Kind::Failed, "there is not enough memory for the run")));
-  } catch (const std::exception &error) {
-    metrics_.failedRun();
-    return request.promise.set_exception(std::make_exception_ptr(RequestError(Kind::Failed, error.what())));
-  }
-  request.promise.set_value(std::move(outputs));
+  Answers answers(batch, metrics_);
+  runItems(*model_, combiner_, items, answers);
 }
 
 } // namespace service

@@ -3,10 +3,10 @@
 #ifndef SERVICE_SERVED_MODEL_H
 #define SERVICE_SERVED_MODEL_H
 
-#include "combiner.h"
 #include "model.h"
 #include "model_config.h"
 #include "model_metrics.h"
+#include "runs.h"
 
 #include <chrono>
 #include <condition_variable>
@@ -57,6 +57,7 @@ private:
     std::promise<std::vector<Tensor>> promise;
   };
   using Batch = std::vector<std::unique_ptr<Request>>;
+  struct Answers;
 
   void work();
   Batch take();
@@ -64,8 +65,6 @@ private:
   void dropLate();
   bool isFull() const;
   void run(const Batch &batch);
-  void runTogether(const std::vector<Request *> &requests);
-  void runAlone(Request &request);
 
   const std::string name_;
   const std::unique_ptr<Model> model_;
