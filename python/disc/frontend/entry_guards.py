@@ -10,7 +10,7 @@ import ast
 import math
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ from .hints import declared, dims, environment, user_inputs
 from .proving import rounds_to_less
 
 _LINES = "disc_guard_lines"
+_OWN = "disc_own_guards"
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,10 @@ class EntryGuard:
     """The line of the user's code that needs it, if that is known."""
 
 
-def note_lines(program: ExportedProgram, lines: Mapping[str, str]) -> None:
-    """Remembers which lines of the user's code ask for the conditions."""
+def note_lines(program: ExportedProgram, lines: Mapping[str, str], own: Iterable[str] = ()) -> None:
+    """Remembers which lines of the user's code ask for the conditions, and which it asks for itself, as ``if`` does."""
     program.graph_module.meta[_LINES] = dict(lines)
+    program.graph_module.meta[_OWN] = frozenset(own)
 
 
 def lines_of(program: ExportedProgram) -> dict[str, str]:
@@ -54,9 +56,12 @@ def entry_guards(program: ExportedProgram) -> list[EntryGuard]:
     lines = lines_of(program)
     found = []
     given = declared(program)
+    own = program.graph_module.meta.get(_OWN, ())
     for condition, text in _conditions(program, env):
-        # torch.export has solved those over ranges of the user's.
-        if condition.free_symbols <= given or holds(env, condition, program.range_constraints):
+        # torch.export has solved those over ranges of the user's; of those on several extents it takes no notice. The
+        # program has the answer that the model's code was given. What operators ask for, their rules check.
+        asked = text in own and len(condition.free_symbols) > 1
+        if (condition.free_symbols <= given and not asked) or holds(env, condition, program.range_constraints):
             continue
         if not _unbounded(condition):
             found += [EntryGuard(part, lines.get(text)) for part in _parts(env, condition)]

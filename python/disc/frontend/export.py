@@ -48,7 +48,7 @@ from .recursion import kept_recursion
 from .rewriting.conditions import narrowing_hints
 from .rewriting.convert import rewritten
 from .rewriting.graph import without_left_hooks
-from .rewriting.hooks import ASKED, NeedsRewriting, guarded, needs_rewriting
+from .rewriting.hooks import ASKED, NeedsRewriting, guarded, is_builtin, needs_rewriting
 from .rewriting.recursion import Recursive, endless
 from .script_operators import numbers_in_python
 from .scripted import traced_through
@@ -211,7 +211,9 @@ def _export(
             check_sharing(least.program)
             settle(least.program.graph)
             return least.program
-        narrowed = _narrowed(traced) if hints.are_given(dynamic_shapes) else None
+        # The conditions are then checked when the compiled model is called.
+        by_example = hints.are_given(dynamic_shapes) or isinstance(first, NeedsRewriting)
+        narrowed = _narrowed(traced) if by_example else None
         if narrowed is not None:
             return narrowed
         if isinstance(first, (errors.DynamicDimError, Unknown)) and not isinstance(why, errors.DynamicDimError):
@@ -351,7 +353,8 @@ def _traced_by_hints(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_sh
         if mine is args and oblivious and (node := example.differing(program)):
             failed = _differs(node, hints.ones((args, kwargs), names, specs))
             continue
-        note_lines(program, {guard.text: guard.source for guard in guards})
+        own = (guard.text for guard in guards if guard.own)
+        note_lines(program, {guard.text: guard.source for guard in guards}, own)
         # The second trace takes numbers for positive and notes no condition.
         program._range_constraints = hints.without_assumed_bounds(
             program,
@@ -415,6 +418,12 @@ def _refuse_single(program: ExportedProgram, names: Sequence[str], specs: Sequen
         raise errors.DynamicDimError("import", f"{text}: use Dim.AUTO, or another example", guard.source)
 
 
+def _note_own(program: ExportedProgram, guards: Sequence[_Guard]) -> None:
+    """Remembers what the model's code itself asked for."""
+    own = {guard.text: guard.source for guard in guards if guard.own}
+    note_lines(program, own, own)
+
+
 def _traced_by_dims(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes: Any) -> ExportedProgram:
     first: list[_Guard] = []
     try:
@@ -422,6 +431,7 @@ def _traced_by_dims(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_sha
             program = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
         if numbers := [guard for guard in first if guard.number]:
             raise _fixed(program, [], numbers)
+        _note_own(program, first)
         return program
     except Exception as error:
         if isinstance(error, errors.CompileError) or not any(text in str(error) for text in (_VIOLATED, _NARROWED)):
@@ -442,6 +452,7 @@ def _traced_by_dims(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_sha
         names = leaf_names(signature_of(module), args, kwargs)
         specs = flatten_dynamic_shapes(dynamic_shapes, args, kwargs, parameter_names(module))
         raise _differs(node, hints.ones((args, kwargs), names, specs))
+    _note_own(program, guards)
     return program
 
 
@@ -458,6 +469,7 @@ def _by_larger(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes: 
             log.debug("a larger example does not help: %s", str(error).partition("\n")[0])
             continue
         program._example_inputs = (tuple(args), dict(kwargs or {}))
+        _note_own(program, guards)
         if not any(guard.number for guard in guards) and enlarged_examples.serves(program, args, kwargs, specs):
             return program
     return None
@@ -526,7 +538,7 @@ def _recorded(guards: list[_Guard]) -> Iterator[None]:
 
     def record(original: Any, env: ShapeEnv, prefix: str, g: Any, forcing_spec: bool) -> None:
         stack = [(frame.f_code, line) for frame, line in traceback.walk_stack(sys._getframe())]
-        stack = [(code, line) for code, line in stack if not is_between(code)]
+        stack = [(code, line) for code, line in stack if not (is_between(code) or is_builtin(code))]
         files = ((code.co_filename, line) for code, line in stack)
         place = next(((f, line) for f, line in files if is_user_file(f) and not f.startswith(_DISC)), None)
         if place is not None:

@@ -42,9 +42,9 @@ _CHOOSING = {
 }
 """Operators that compare sizes only to learn whether a view will do, or which library: on GPUs batch norm asks whether
 the batch is at most 65535. What else they ask has a file of its own."""
-_OF_STRIDES = ("Contiguity.h", "TensorUtils.cpp")
-"""Where C++ code asks whether a tensor's elements follow each other, and whether a reshape can be a view: to choose
-between ways to the same result."""
+_OF_STRIDES = ("Contiguity.h", "MemoryOverlap.cpp", "TensorUtils.cpp")
+"""Where C++ code asks whether a tensor's elements follow each other or overlap, and whether a reshape can be a view: to
+choose between ways to the same result."""
 _COMPARISONS = "SymInt.h"
 """Where C++ code compares sizes as if they were numbers."""
 
@@ -170,9 +170,12 @@ def _of_layout(env: ShapeEnv, condition: Any) -> bool:
     """
     if _choosing():
         return True
-    if not isinstance(condition, (sympy.Eq, sympy.Ne)) or not condition.rhs.is_Integer:
-        return False
     if free_unbacked_symbols(condition):
+        return False
+    if isinstance(condition, sympy.StrictLessThan) and condition.rhs == 2:
+        # Dims of 0 and 1 are left out where strides are compared.
+        return not hint_of(env, condition)
+    if not isinstance(condition, (sympy.Eq, sympy.Ne)) or not condition.rhs.is_Integer:
         return False
     factor, _ = (condition.lhs - condition.rhs).as_content_primitive()
     general = isinstance(condition, sympy.Ne)

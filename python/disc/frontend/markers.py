@@ -78,10 +78,23 @@ def _marker(schema: str, fake: Callable[..., Any]) -> Any:
     tags = [torch.Tag.pt2_compliant_tag, torch.Tag.nondeterministic_seeded]
     torch.library.define(f"disc::{name}", schema[len(name) :], tags=tags)
     torch.library.impl(f"disc::{name}", "CompositeExplicitAutograd", _run)
-    torch.library.register_fake(f"disc::{name}", fake)
+    torch.library.register_fake(f"disc::{name}", _without_values(fake))
     marker = getattr(torch.ops.disc, name).default
     _MARKERS.add(marker)
     return marker
+
+
+def _without_values(fake: Callable[..., Any]) -> Callable[..., Any]:
+    """A fake kernel whose results have no known values: PyTorch knows what is in memory like that of a constant."""
+
+    def without(*args: Any) -> Any:
+        result = fake(*args)
+        for value in result if isinstance(result, (tuple, list)) else (result,):
+            if getattr(value, "constant", None) is not None:
+                value.constant = None
+        return result
+
+    return without
 
 
 def _number(*_: Any) -> torch.Tensor:

@@ -27,6 +27,7 @@ from ..torch_compat.symbols import (
     StrictMinMaxConstraint,
     ValueRanges,
     bound_sympy,
+    free_unbacked_symbols,
     torch_sympy,
 )
 from .periodic import last_to_try
@@ -202,10 +203,27 @@ def proved_by_trying() -> Iterator[None]:
             return None if decided is None else sympy.true if decided else sympy.false
         return result
 
+    def refine_ranges(original: Any, self: ShapeEnv, expr: Any) -> None:
+        # What a size that depends on data is compared with may be 0 and 1 if the user says so.
+        wider = declared_ranges(self, expr.free_symbols) if free_unbacked_symbols(expr) else {}
+        before = {symbol: self.var_to_range[symbol] for symbol in wider}
+        self.var_to_range.update(wider)
+        try:
+            original(self, expr)
+        finally:
+            for symbol, known in before.items():
+                self.var_to_range[symbol] &= known
+
     signature = inspect.signature(patches.CREATE_SYMBOL.original())
     _active.append(prover)
     try:
-        with replaced({patches.CREATE_SYMBOL: create_symbol, patches.EVALUATE_STATIC: evaluate_static}):
+        with replaced(
+            {
+                patches.CREATE_SYMBOL: create_symbol,
+                patches.EVALUATE_STATIC: evaluate_static,
+                patches.REFINE_RANGES: refine_ranges,
+            }
+        ):
             yield
     finally:
         _active.pop()

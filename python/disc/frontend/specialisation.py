@@ -12,8 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import sympy
+import torch
 import torch.fx.traceback as fx_traceback
 from torch.export import ExportedProgram
+from torch.export.graph_signature import OutputKind
+from torch.fx import Node
 
 from .. import errors
 from ..torch_compat import patches
@@ -73,6 +76,35 @@ def _judge(program: ExportedProgram, env: ShapeEnv, answer: _Answer, guards: lis
     # Other conditions choose between forms that are equal in value, and the operations' rules check what they need.
     if isinstance(condition, sympy.Eq) and not holds(env, condition, program.range_constraints):
         guards.append(EntryGuard(condition, source))
+
+
+def of_results(before: ExportedProgram, after: ExportedProgram) -> list[EntryGuard]:
+    """The conditions under which results of a decomposed program have the sizes that they had before.
+
+    They differ where a decomposition takes a size for the largest of several because it is in the example.
+    """
+    env = environment(before)
+    if env is None:
+        return []
+    guards = []
+    for old, new in zip(_user_results(before), _user_results(after), strict=True):
+        both = isinstance(old, torch.Tensor) and isinstance(new, torch.Tensor)
+        pairs = zip(old.shape, new.shape, strict=False) if both else ()
+        for size, now in pairs:
+            if not isinstance(size, torch.SymInt) and not isinstance(now, torch.SymInt):
+                continue
+            condition = sympy.Eq(*(x.node.expr if isinstance(x, torch.SymInt) else x for x in (size, now)))
+            of_inputs = all(symbol in env.var_to_sources for symbol in condition.free_symbols)
+            if of_inputs and not holds(env, condition, before.range_constraints):
+                guards.append(EntryGuard(condition, None))
+    return guards
+
+
+def _user_results(program: ExportedProgram) -> list[Any]:
+    (output,) = (node for node in program.graph.nodes if node.op == "output")
+    kinds = [spec.kind for spec in program.graph_signature.output_specs]
+    values = [node.meta.get("val") if isinstance(node, Node) else None for node in output.args[0]]
+    return [value for value, kind in zip(values, kinds, strict=True) if kind is OutputKind.USER_OUTPUT]
 
 
 def _range(program: ExportedProgram, expr: Any) -> str:

@@ -26,7 +26,7 @@ from .layout_questions import answered_by_the_example
 from .meta_kernels import sizes_of_windows
 from .node_decompositions import decomposed_by_node
 from .settle import allowing_many, settle
-from .specialisation import unspecialised
+from .specialisation import of_results, unspecialised
 
 if TYPE_CHECKING:
     from .graphs import GraphProgram
@@ -71,9 +71,14 @@ def decompose(exported: ExportedProgram) -> tuple[ExportedProgram, list[EntryGua
             quiet.COPIED_SPECIFICATIONS.silenced(),
         ):
             # Tracing all of it again takes as long as the export.
-            program = decomposed_by_node(exported) or run_decompositions(exported)
+            program = decomposed_by_node(exported)
+            if program is None:
+                program = run_decompositions(exported)
+                sizes = of_results(exported, program)
+            else:
+                sizes = []
             settle(program.graph)
-        return program, guards
+        return program, [*guards, *sizes]
     except errors.CompileError:
         raise
     except Exception as error:

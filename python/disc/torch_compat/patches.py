@@ -87,6 +87,12 @@ EVALUATE_STATIC = Patch(
     " refuses them.",
     "(self, expr, unbacked_only, compute_hint, size_oblivious, axioms, var_to_range)",
 )
+REFINE_RANGES = Patch(
+    f"{_SHAPE_ENV}._refine_ranges",
+    "frontend/proving.py: the ranges of sizes that depend on data follow from the user's range of a dim, and not from"
+    " torch's own, in which 0 and 1 are missing. Without it the compiled model refuses such sizes.",
+    "(self, expr)",
+)
 LOG_GUARD = Patch(
     f"{_SHAPE_ENV}._log_guard",
     "frontend/export.py: notes the user's line behind each guard. Without it errors about dims do not name a line, and"

@@ -178,3 +178,197 @@ def test_slices_with_numbers_as_bounds_are_set():
         for low, high in ((0, 2), (0, 40), (4, 2), (3, 3), (1, 5)):
             x = torch.randn(2, columns)
             torch.testing.assert_close(model(x, low, high), fn(x, low, high))
+
+
+class Beams(nn.Module):
+    """A step's number, and a computed one, beside tensors of indices, slices, ``...`` and None."""
+
+    def forward(self, scores: Tensor, last: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+        deep = scores.unsqueeze(-1).expand(-1, -1, 3)
+        total, sums = torch.zeros(last.shape[0]), torch.zeros(last.shape[0], 3)
+        for t in range(scores.shape[0]):
+            total = total + scores[t, last]
+            sums = sums + deep[t, last] + deep[t, ..., [0, 1, 1]][last] + deep[t, last, 2].unsqueeze(-1)
+        h = scores.shape[0] // 2
+        rows = deep[h, None, last, 1:], deep[..., h : h + 1, last, :], deep[last % scores.shape[0], :, h % 3]
+        masked = scores[: h + 1, mask], deep[h, mask], deep[[0, 0], h % 6, 0:h]
+        return total, sums, scores[h, last], scores[h:, last], *rows, *masked
+
+
+def test_numbers_of_steps_beside_tensors_of_indices():
+    def given(steps, beams):
+        generator = torch.Generator().manual_seed(steps)
+        mask = torch.tensor([True, False, True, True, False, True])
+        return torch.randn(steps, 6, generator=generator), torch.randint(0, 6, (beams,), generator=generator), mask
+
+    module = Beams()
+    dims = ({0: Dim("steps", min=1, max=100)}, {0: Dim("beams", min=1)}, None)
+    model = disc.compile(module, given(7, 3), dynamic_shapes=dims)
+    for sizes in ((7, 3), (1, 1), (2, 9), (100, 4), (3, 2), (17, 1)):
+        for got, expected in zip(model(*given(*sizes)), module(*given(*sizes)), strict=True):
+            torch.testing.assert_close(got, expected)
+
+
+def test_a_written_number_that_a_loop_changes_as_an_index():
+    """A walk down a tree: what a loop's value is like was taken for the value itself."""
+
+    def walk(scores, child):
+        node, depth = torch.tensor(0), 0
+        while True:
+            best = scores[node].argmax()
+            after = child[node, best]
+            depth += 1
+            if after < 0:
+                break
+            node = after
+        return node, best, depth
+
+    def given(n):
+        child = torch.arange(1, n + 1)[:, None].repeat(1, 4)
+        child[n - 1] = -1
+        return torch.randn(n, 4, generator=torch.Generator().manual_seed(n)), child
+
+    model = disc.compile(walk, given(7), dynamic_shapes=({0: Dim("n", min=1)},) * 2)
+    for n in SIZES:
+        assert model(*given(n)) == walk(*given(n))
+
+
+@pytest.mark.parametrize("transform", [torch.func.jacfwd, torch.func.jacrev])
+def test_jacobians_in_a_loop_that_data_ends(transform):
+    """Levenberg and Marquardt's method; what transforms wrap has no memory of its own."""
+
+    def fit(x, y, p):
+        def residuals(p):
+            return p[0] * torch.exp(-p[1] * x) - y
+
+        for count in range(20):
+            jacobian = transform(residuals)(p)
+            step = torch.linalg.solve(
+                jacobian.T @ jacobian + 0.01 * torch.eye(2, dtype=p.dtype), -jacobian.T @ residuals(p)
+            )
+            p = p + step
+            if step.norm() < 1e-3:
+                break
+        return p, count
+
+    def given(n):
+        x = torch.linspace(0, 4, n, dtype=torch.float64)
+        return x, 2 * torch.exp(-0.7 * x), torch.tensor([1.5, 0.5], dtype=torch.float64)
+
+    model = disc.compile(fit, given(20), dynamic_shapes=({0: Dim("n", min=2)}, {0: Dim("n", min=2)}, None))
+    for n in (20, 2, 3, 17, 100, 2):
+        (p, count), (expected, steps) = model(*given(n)), fit(*given(n))
+        assert count == steps
+        torch.testing.assert_close(p, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_a_count_of_at_least_one_of_an_extent():
+    """The counts of a batch of graphs; torch.export takes the extent for 2 or more, and so the counts."""
+
+    def atoms(batch, graphs):
+        return torch.bincount(batch, minlength=graphs.shape[0])
+
+    dims = ({0: Dim("n", min=0, max=100)}, {0: Dim("g", min=1, max=100)})
+    model = disc.compile(atoms, (torch.tensor([0, 0, 1, 2]), torch.zeros(3)), dynamic_shapes=dims)
+    for batch, count in (([0, 2], 3), ([0, 0], 1), ([], 1), ([5], 1), ([1], 100)):
+        given = torch.tensor(batch, dtype=torch.int64), torch.zeros(count)
+        assert torch.equal(model(*given), atoms(*given))
+
+
+def portrait(x: Tensor) -> Tensor:
+    """The longer side last."""
+    h, w = x.shape[-2:]
+    if h > w:
+        x = x.mT
+    return x.mean(-1)
+
+
+def residual(x: Tensor) -> Tensor:
+    """Adds what has its shape."""
+    if x.shape == x.mT.shape:
+        return x + x.mT
+    return x * 3
+
+
+def smaller_product(x: Tensor) -> Tensor:
+    """The smaller of two products."""
+    n, m = x.shape
+    if n < m:
+        return x @ x.T
+    return x.T @ x
+
+
+def area(x: Tensor) -> Tensor:
+    """Another result for large images."""
+    return x[:1] * 2 if x.shape[0] * x.shape[1] > 30 else x * 3
+
+
+@pytest.mark.parametrize("example", [(4, 6), (6, 4), (4, 3)])
+@pytest.mark.parametrize("function", [portrait, residual, smaller_product, area])
+def test_conditions_on_two_extents(function, example):
+    """torch.export answers by the example what it cannot solve for one dim, and takes no notice of it."""
+    dims = ({0: Dim("h", min=1, max=99), 1: Dim("w", min=1, max=99)},)
+    model = disc.compile(function, (torch.randn(example),), dynamic_shapes=dims)
+    for size in ((3, 5), (5, 3), (4, 3), (9, 8), (1, 1), (1, 7), (7, 1), (4, 4), (31, 1), (99, 98)):
+        x = torch.randn(size)
+        got, expected = model(x), function(x)
+        assert got.shape == expected.shape
+        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_conditions_on_two_extents_where_there_is_no_branch():
+    """What the program was not compiled for is an error of the call."""
+
+    def longest(x, y):
+        return max([x, y], key=lambda z: z.shape[0]) * 2
+
+    def chosen(x, y):
+        return (x * 2, y * 3)[int(x.shape[0] < y.shape[0])]
+
+    for function in (longest, chosen):
+        dims = ({0: "a"}, {0: "b"})
+        model = disc.compile(function, (torch.randn(5), torch.randn(4)), dynamic_shapes=dims)
+        for a, b in ((7, 3), (2, 1), (5, 9)):
+            x, y = torch.randn(a), torch.randn(b)
+            if a > b:
+                torch.testing.assert_close(model(x, y), function(x, y))
+                continue
+            try:
+                got = model(x, y)
+            except disc.ShapeError as error:
+                assert "test_found_by_users.py" in str(error)
+            else:
+                torch.testing.assert_close(got, function(x, y))
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_sequences_padded_to_the_longest(batch_first, side):
+    """The longest of the call, whichever was in the example."""
+
+    def padded(a, b, c):
+        return nn.utils.rnn.pad_sequence([a, b, c], batch_first, padding_value=-1.5, padding_side=side)
+
+    def given(*lengths):
+        return tuple(torch.randn(n, 3) for n in lengths)
+
+    model = disc.compile(padded, given(4, 6, 5), dynamic_shapes=({0: "a"}, {0: "b"}, {0: "c"}))
+    for lengths in ((4, 6, 5), (1, 1, 1), (9, 2, 3), (2, 2, 11), (3, 1, 3), (1, 0, 0), (0, 5, 1)):
+        x = given(*lengths)
+        assert torch.equal(model(*x), padded(*x))
+
+
+def test_tokens_shifted_to_the_right():
+    """A view of all columns but one, of two or one, is changed in place."""
+
+    def shifted(ids):
+        y = ids.new_zeros(ids.shape)
+        y[:, 1:] = ids[:, :-1].clone()
+        y[:, 0] = 2
+        return y.masked_fill_(y == -100, 1)
+
+    dims = ({0: Dim("B", min=1, max=64), 1: Dim("T", min=1, max=256)},)
+    model = disc.compile(shifted, (torch.randint(3, 99, (2, 7)),), dynamic_shapes=dims)
+    for size in ((2, 7), (1, 1), (3, 2), (5, 3), (64, 256), (2, 1)):
+        ids = torch.randint(3, 99, size)
+        assert torch.equal(model(ids), shifted(ids))

@@ -166,10 +166,23 @@ def _extreme(
             return found if whole.kind is Tensor else found.item()
         if len(args) == 1 and not kwargs:
             args = (tuple(args[0]),)
+        if kwargs.get("key") is not None and kwargs.keys() == {"key"} and not (len(args) == 1 and has_parts(args[0])):
+            return by_key(site, list(args[0] if len(args) == 1 else args), kwargs["key"])
         values = args[0] if len(args) == 1 else args
         if kwargs or not any(isinstance(x, (*SYMBOLIC, Tensor)) for x in values):
             return builtin(*args, **kwargs)
         return functools.reduce(functools.partial(_either, site), values)
+
+    def by_key(site: Site, values: list[Any], key: Callable[[Any], Any]) -> Any:
+        keys = [_len(site, value) if key is builtins.len else key(value) for value in values]
+        if not any(isinstance(x, (*SYMBOLIC, Tensor)) for x in keys):
+            return builtin(values, key=key)
+        best, most = values[0], keys[0]
+        for value, rank in zip(values[1:], keys[1:], strict=True):
+            sides = (functools.partial(_same, value), functools.partial(_same, best))
+            best = operators.if_exp(better(rank, most), *sides, site)
+            most = _either(site, most, rank)
+        return best
 
     def _either(site: Site, a: Any, b: Any) -> Any:
         if isinstance(a, Tensor) or isinstance(b, Tensor):
@@ -180,6 +193,10 @@ def _extreme(
         return value.amin(0) if builtin is _min else value.amax(0)
 
     return choose
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def _any(site: Site, iterable: Iterable[Any]) -> Any:

@@ -238,10 +238,15 @@ def narrowing_hints() -> Iterator[None]:
         _narrowing.pop()
 
 
-def narrows_hint(value: torch.SymBool) -> bool:
-    """Whether torch.export would answer a condition by narrowing a ``Dim.AUTO`` or ``Dim.DYNAMIC`` dim."""
-    env, expr = value.node.shape_env, value.node.expr
-    return not _narrowing and env is not None and is_hinted(env, expr.free_symbols) and known_truth(value) is None
+def takes_the_example(value: torch.SymBool) -> bool:
+    """Whether torch.export would take the example's answer to a condition.
+
+    It narrows a ``Dim.AUTO`` or ``Dim.DYNAMIC`` dim then; of a condition on several extents it takes no notice.
+    """
+    env, symbols = value.node.shape_env, value.node.expr.free_symbols
+    if _narrowing or env is None or not (len(symbols) > 1 or is_hinted(env, symbols)):
+        return False
+    return known_truth(value) is None
 
 
 def predicate(expr: Any, env: ShapeEnv) -> Tensor:

@@ -27,7 +27,7 @@ from ...torch_compat.tracing import DataDependentOutputException
 from ...trees import Unknown
 from ..locations import is_layer_file, is_user_file, is_user_line
 from . import filled, seen
-from .conditions import compared, constant_of, is_assumed, known_truth, narrows_hint, number_tensor, predicate
+from .conditions import compared, constant_of, is_assumed, known_truth, number_tensor, predicate, takes_the_example
 from .dynamic import is_dynamic
 from .given import answer
 from .neighbours import irrelevant, leads_to_an_error
@@ -105,7 +105,7 @@ class _Guarding(TorchFunctionMode):
                 result = x.copy_(torch.where(index, y, x))
                 carry_changes(self, func, args, {})
                 return result
-            items = list(index) if isinstance(index, tuple) else [index]
+            items = _items(index)
             if any(isinstance(item, torch.SymInt) or _is_number(item) for item in items):
                 result = _set(x, items, y)
                 carry_changes(self, func, args, {})
@@ -114,6 +114,8 @@ class _Guarding(TorchFunctionMode):
             # Else it asks whether there are more than 25 rows.
             kwargs = {**(kwargs or {}), "compute_mode": "donot_use_mm_for_euclid_dist"}
         called = symbolic_call(func, args, kwargs or {}) or func
+        if func is Tensor.__getitem__ and _is_mixed(args[1]):
+            called = _get
         result = called(*args, **(kwargs or {}))
         filled.note(func, args, kwargs or {}, result)
         seen.note_result(func, args, kwargs or {}, result)
@@ -132,12 +134,56 @@ def _is_number(index: Any) -> bool:
     return isinstance(index, Tensor) and index.dim() == 0 and index.dtype != torch.bool and constant_of(index) is None
 
 
+def _items(index: Any) -> list[Any]:
+    return list(index) if isinstance(index, tuple) else [index]
+
+
+def _is_mixed(index: Any) -> bool:
+    """Whether numbers that are known at run time only are beside tensors of indices, where PyTorch refuses them."""
+    items = _items(index)
+    numbers = [part for x in items for part in ((x.start, x.stop, x.step) if isinstance(x, slice) else (x,))]
+    several = any(isinstance(x, list) or (isinstance(x, Tensor) and (x.dim() or x.dtype == torch.bool)) for x in items)
+    return several and any(isinstance(x, torch.SymInt) for x in numbers)
+
+
+def _get(x: Tensor, index: Any) -> Tensor:
+    """``x[index]``: numbers and slices first, then what tensors choose of that."""
+    items = _without_ellipsis(x, _items(index))
+    rest: list[Any] = []
+    dim = 0
+    for item in items:
+        if isinstance(item, (int, torch.SymInt)) and not isinstance(item, bool):
+            x = x.select(dim, item)
+        elif _is_number(item):
+            x = x.index_select(dim, item.reshape(1)).squeeze(dim)
+        elif isinstance(item, Tensor) and item.dtype == torch.bool:
+            rest.append(item)
+            dim += item.dim()
+        else:
+            rest.append(item)
+            if item is None:
+                x, rest[-1] = x.unsqueeze(dim), slice(None)
+            elif isinstance(item, slice):
+                step = 1 if item.step is None else item.step
+                x, rest[-1] = torch.ops.aten.slice(x, dim, item.start, item.stop, step), slice(None)
+            dim += 1
+    return x[tuple(rest)]
+
+
+def _without_ellipsis(x: Tensor, items: list[Any]) -> list[Any]:
+    """Indices with slices in the place of ``...``."""
+    if not any(item is Ellipsis for item in items):
+        return items
+    at = next(i for i, item in enumerate(items) if item is Ellipsis)
+    used = sum(
+        item.dim() if isinstance(item, Tensor) and item.dtype == torch.bool else item is not None for item in items
+    )
+    return [*items[:at], *[slice(None)] * (x.dim() - used + 1), *items[at + 1 :]]
+
+
 def _set(x: Tensor, items: list[Any], y: Any) -> Tensor:
     """``x[items] = y``."""
-    if any(item is Ellipsis for item in items):
-        at = next(i for i, item in enumerate(items) if item is Ellipsis)
-        missing = x.dim() - sum(item is not None and item is not Ellipsis for item in items)
-        items[at : at + 1] = [slice(None)] * missing
+    items = _without_ellipsis(x, items)
     indices: list[Tensor | None] = []
     for item in items:
         dim = len(indices)
@@ -188,15 +234,22 @@ def _truth_of_number(_: Any, value: torch.SymInt) -> bool:
     return bool(condition) if known is None else known
 
 
+def is_builtin(code: types.CodeType) -> bool:
+    """Whether a function is what torch.export puts in the place of the builtin ``max`` and ``min``."""
+    return code.co_name == "_tensor_min_max" and code.co_filename.endswith("non_strict_utils.py")
+
+
 def _ask(condition: Any) -> bool | None:
     """What to answer to a condition that makes no difference, if it is one; None where Python may ask PyTorch."""
     # PyTorch's own code may take for granted what it does; the model's is to see its extents as they are. A layer's
     # error for some sizes is one of the compiled model, too.
     frame = caller(2)
+    while is_builtin(frame.f_code) and frame.f_back is not None:
+        frame = frame.f_back
     own = is_user_line(frame.f_code.co_filename)
     if not isinstance(condition, torch.SymBool) or not (own or is_layer_file(frame.f_code.co_filename)):
         return None
-    answered = is_assumed(condition) or narrows_hint(condition)
+    answered = is_assumed(condition) or takes_the_example(condition)
     if not own and not (answered and leads_to_an_error(frame)):
         return None
     if answered or (condition.node.shape_env is not None and known_truth(condition) is None):
@@ -206,10 +259,6 @@ def _ask(condition: Any) -> bool | None:
     if answered:
         raise NeedsRewriting(f"the condition {condition.node.expr} on an extent is known at run time only")
     return None
-
-
-ASKED = (_truth_of_condition.__code__, _truth_of_number.__code__)
-"""What Python calls to learn whether a condition holds, or a number is not 0."""
 
 
 def _text(original: Any, number: Any) -> str:
@@ -256,6 +305,10 @@ def _number(value: Any) -> Any:
 def _as_int(original: Any, condition: torch.SymBool) -> int:
     _ask(condition)
     return int(original(condition))
+
+
+ASKED = (_truth_of_condition.__code__, _truth_of_number.__code__, _as_int.__code__)
+"""What Python calls to learn whether a condition holds, or a number is not 0."""
 
 
 def _checked(original: Any, error_type: type[Exception], condition: Any, message: Any = None) -> None:

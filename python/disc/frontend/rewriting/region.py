@@ -13,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from ... import errors
 from ...torch_compat import pytree
+from ...torch_compat.tensors import functorch
 from ...torch_compat.tracing import DisableTorchFunction
 from .. import markers
 from ..locations import is_layer_file, is_user_file
@@ -27,12 +28,19 @@ def quietly(function: Callable[..., Any], *args: Any) -> Any:
 
 def storage_of(tensor: Tensor) -> int:
     """What tells whether two tensors share memory."""
-    return quietly(lambda: tensor.untyped_storage()._cdata)  # type: ignore[no-any-return]
+    return quietly(lambda: _plain(tensor).untyped_storage()._cdata)  # type: ignore[no-any-return]
 
 
 def version_of(tensor: Tensor) -> int:
     """How often a tensor has been changed in place."""
-    return quietly(lambda: tensor._version)  # type: ignore[no-any-return]
+    return quietly(lambda: _plain(tensor)._version)  # type: ignore[no-any-return]
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    """What has the memory of a tensor that transforms of functions wrap."""
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = functorch.get_unwrapped(tensor)
+    return tensor
 
 
 _regions: list[Region] = []
@@ -237,7 +245,7 @@ def _written(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Ten
         return [x for x in pytree.tree_leaves(changed) if isinstance(x, Tensor)]
     name = getattr(func, "__name__", "")
     found = [kwargs.get("out")]
-    in_place = (name.endswith("_") and not name.endswith("__")) or name in _ASSIGNING
+    in_place = (name.endswith("_") and not name.endswith("__") and name not in _FLAGGING) or name in _ASSIGNING
     if (in_place or _asked_for(func, args, kwargs)) and args:
         found.append(args[0])
     return [x for x in pytree.tree_leaves(found) if isinstance(x, Tensor)]
@@ -255,6 +263,7 @@ _PLAIN = {
     Tensor.numel,
 }
 _OPERATIONS = "add sub mul truediv floordiv mod pow div and or xor lshift rshift"
+_FLAGGING = {"requires_grad_", "share_memory_"}
 _ASSIGNING = {"__setitem__", *(f"__i{name}__" for name in _OPERATIONS.split())}
 
 

@@ -347,7 +347,6 @@ _OF_DATA: dict[Any, Callable[..., Any]] = {
     torch.tensordot: _tensordot,
     torch.cosine_similarity: _cosine_similarity,
     functional.cosine_similarity: _cosine_similarity,
-    pad_sequence: _pad_sequence,
 }
 _MEANS = (torch.mean, Tensor.mean)
 # PyTorch cannot trace these into a tensor that is given.
@@ -362,6 +361,9 @@ def symbolic_call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> C
         return _written(func)
     if func in _OF_SIZES:
         return _OF_SIZES[func] if _asks_for_sizes(func, args, kwargs) else None
+    if func is pad_sequence:
+        # Its decomposition takes that for the longest which is the longest in the example.
+        return _pad_sequence if _has_dynamic_sizes(args[0]) else None
     if func in _OF_DATA:
         return _OF_DATA[func] if _depends_on_data((*args, *kwargs.values())) else None
     if func is torch.as_tensor and args and isinstance(args[0], (torch.SymInt, torch.SymFloat)):
@@ -372,6 +374,13 @@ def symbolic_call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> C
     function, numbers = replacement
     given = (args[place] if place < len(args) else kwargs.get(name) for place, name in numbers)
     return function if any(isinstance(value, torch.SymInt) for value in given) else None
+
+
+def _has_dynamic_sizes(tensors: Any) -> bool:
+    """Whether a tensor among these has a size that is known at run time only."""
+    return isinstance(tensors, (list, tuple)) and any(
+        isinstance(size, torch.SymInt) for x in tensors if isinstance(x, Tensor) for size in x.shape
+    )
 
 
 def _depends_on_data(values: Any) -> bool:
