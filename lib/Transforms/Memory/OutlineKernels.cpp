@@ -10,6 +10,9 @@
 // Views end here: each becomes the layout of a kernel operand. Kernels that are equal but for their data (the same
 // layer of a model, again and again) become one function, so code size and compile time do not grow with depth.
 //
+// Of symbols that a guard makes equal, such as the sizes of x[mask] and y[mask], a kernel has one: guards are no part of
+// it, so what emits its code could not know.
+//
 // Test: test/lit/Memory/outline-kernels.mlir
 //
 //===----------------------------------------------------------------------===//
@@ -75,6 +78,7 @@ struct OutlineKernels : disc::impl::OutlineKernelsBase<OutlineKernels> {
                              kernel.getTasksAttr(), kernel.getScratchAttr(), kernel.getCostAttr());
     IRMapping map;
     kernel.getBody().cloneInto(&func.getBody(), map);
+    unifySymbols(func, shapes);
     func.setSymbolsAttr(b.getStrArrayAttr(symbolsOf(func)));
 
     std::string text;
@@ -97,6 +101,27 @@ struct OutlineKernels : disc::impl::OutlineKernelsBase<OutlineKernels> {
     kernel.replaceAllUsesWith(call.getResults());
     kernel.erase();
     return success();
+  }
+
+  /// Replaces symbols that are equal to another one of the kernel.
+  static void unifySymbols(KernelFuncOp func, ShapeAnalysis &shapes) {
+    SmallVector<StringRef> names = symbolsOf(func);
+    llvm::StringMap<SymExpr> others;
+    for (size_t i = 1; i < names.size(); ++i)
+      for (size_t j = 0; j < i && !others.contains(names[i]); ++j)
+        if (!others.contains(names[j]) && shapes.equal(SymExpr::symbol(names[i]), SymExpr::symbol(names[j])))
+          others[names[i]] = SymExpr::symbol(names[j]);
+    if (others.empty())
+      return;
+    AttrTypeReplacer replacer;
+    replacer.addReplacement([&](ExprAttr expr) -> std::optional<Attribute> {
+      SymExpr replaced = expr.getValue().substitute([&](StringRef name) -> std::optional<SymExpr> {
+        auto found = others.find(name);
+        return found == others.end() ? std::nullopt : std::optional<SymExpr>(found->second);
+      });
+      return ExprAttr::get(expr.getContext(), replaced);
+    });
+    replacer.recursivelyReplaceElementsIn(func, /*replaceAttrs=*/true);
   }
 
   /// Every symbol that an expression of the kernel mentions, sorted.

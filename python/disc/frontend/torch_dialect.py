@@ -22,6 +22,7 @@ from torch_mlir.extras import fx_importer
 from ..errors import UnsupportedTypeError
 from ..torch_compat import pytree
 from ..torch_compat.operators import HigherOrderOperator, OpOverload
+from ..torch_compat.tracing import tensor_metadata
 from .higher_order import reason_against_higher_order
 from .locations import describe, source_of
 
@@ -136,6 +137,10 @@ class _NodeImporter(fx_importer.GraphNodeImporter):
             # The importer would drop it.
             self._emit_operator(loc, node, "torch.aten._assert_async.msg")
         elif isinstance(target, OpOverload):
+            if target is torch.ops.aten._local_scalar_dense.default:
+                # The importer asks for its dtype there, which nodes of a joined program may lack.
+                (source,) = node.args
+                source.meta.setdefault("tensor_meta", tensor_metadata(source.meta["val"]))  # type: ignore[union-attr]
             self._import_torch_op_overload(loc, node)
         elif isinstance(target, HigherOrderOperator):
             raise NotImplementedError(reason_against_higher_order(node))

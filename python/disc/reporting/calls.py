@@ -40,7 +40,7 @@ class Call:
         return ", ".join(f"{name}={size}" for name, size in self.extents.items()) or "static sizes"
 
 
-def given_call(model: Model, inputs: Any, fixed: Mapping[str, Any]) -> Call:
+def given_call(model: Model, inputs: Any, fixed: Mapping[str, Any] | None = None) -> Call:
     """A call from what the user gave: a tuple of arguments, a dict of keyword arguments, or one argument.
 
     ``fixed``: further keyword arguments.
@@ -54,7 +54,7 @@ def given_call(model: Model, inputs: Any, fixed: Mapping[str, Any]) -> Call:
         kwargs = dict(inputs)
     else:
         args = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
-    kwargs.update(fixed)
+    kwargs.update(fixed or {})
     return Call(args, kwargs, extents_of(model, args, kwargs))
 
 
@@ -229,7 +229,7 @@ def calls_for(
     calls: list[Call] = []
     if inputs is not None:
         several = isinstance(inputs, list) and all(isinstance(x, (tuple, dict, torch.Tensor)) for x in inputs)
-        calls += [given_call(model, x, fixed or {}) for x in (inputs if several else [inputs])]
+        calls += [given_call(model, x, fixed) for x in (inputs if several else [inputs])]
     first = example or (calls[0] if calls else None)
     wanted = shapes if shapes is not None else ([] if calls else [{}])
     for sizes in wanted:

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import optim
 
+import disc
 from disc import errors
 from disc.frontend.locations import source_of
 from disc.frontend.optimizers import trace_optimizer
@@ -290,3 +291,28 @@ def test_after_torch_compile():
     torch.compile(torch.neg, backend="eager")(torch.ones(1))
     assert hasattr(optim.RAdam._init_group, "_torchdynamo_orig_callable")
     compare(lambda tensors: optim.RAdam(tensors))
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "nadam", "radam"])
+def test_whole_steps_of_a_module_in_float32(name):
+    """With the backward pass before it: also with options that decompose a step in another way."""
+    kind, options = CASES[name]
+    options = {**options, "amsgrad": True} if name in ("adam", "adamw") else options
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Tanh(), torch.nn.Linear(5, 2))
+    eager = copy.deepcopy(module)
+    optimizer, other = (kind(m.parameters(), lr=1e-2, **options) for m in (module, eager))
+
+    def loss(module, x):
+        return module(x).pow(2).mean()
+
+    step = disc.compile_training(module, optimizer, (torch.randn(4, 3),), loss=loss, dynamic_shapes=({0: "b"},))
+    for rows in (4, 1, 7, 3, 64, 2):
+        x = torch.randn(rows, 3)
+        other.zero_grad()
+        expected = loss(eager, x)
+        expected.backward()
+        other.step()
+        torch.testing.assert_close(step(x), expected.detach())
+    for p, q in zip(module.parameters(), eager.parameters(), strict=True):
+        torch.testing.assert_close(p, q)

@@ -15,7 +15,15 @@ import torch
 from torch import Tensor
 
 from ... import errors
-from ...torch_compat.symbols import PythonReferenceAnalysis, ShapeEnv, bound_sympy, sympy_interp, torch_sympy
+from ...torch_compat.symbols import (
+    PythonReferenceAnalysis,
+    ShapeEnv,
+    bound_sympy,
+    free_unbacked_symbols,
+    hint_of,
+    sympy_interp,
+    torch_sympy,
+)
 from ...torch_compat.tracing import DisableTorchFunction
 from ...trees import Placeholder, Row
 from ..proving import declared_ranges, is_hinted, may_be_empty
@@ -241,12 +249,22 @@ def narrowing_hints() -> Iterator[None]:
 def takes_the_example(value: torch.SymBool) -> bool:
     """Whether torch.export would take the example's answer to a condition.
 
-    It narrows a ``Dim.AUTO`` or ``Dim.DYNAMIC`` dim then; of a condition on several extents it takes no notice.
+    It narrows a ``Dim.AUTO`` or ``Dim.DYNAMIC`` dim then; of a condition on several extents it takes no notice, but of
+    one that makes two equal.
     """
     env, symbols = value.node.shape_env, value.node.expr.free_symbols
     if _narrowing or env is None or not (len(symbols) > 1 or is_hinted(env, symbols)):
         return False
-    return known_truth(value) is None
+    return known_truth(value) is None and (is_hinted(env, symbols) or not _are_equal(env, value.node.expr))
+
+
+def _are_equal(env: ShapeEnv, condition: Any) -> bool:
+    """Whether the example's answer to a condition is that two extents are one."""
+    if not isinstance(condition, (sympy.Eq, sympy.Ne)) or not all(arg.is_Symbol for arg in condition.args):
+        return False
+    if free_unbacked_symbols(condition):
+        return False
+    return bool(hint_of(env, condition)) == isinstance(condition, sympy.Eq)
 
 
 def predicate(expr: Any, env: ShapeEnv) -> Tensor:

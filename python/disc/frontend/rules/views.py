@@ -184,6 +184,8 @@ def slice_(
 
 def _piece(b: Builder, x: Tensor, dim: int, start: Any, end: Any, exported: Any, step: int = 1) -> Tensor:
     """x[start:end:step], which is ``exported`` to torch.export."""
+    if not isinstance(step, int):
+        raise NotLowerable("the step is known at run time only: use x[torch.arange(start, stop, step)]")
     given = [*b.operand_values[2:4], None, None]
     known = [g if isinstance(g, torch.SymInt) else n for g, n in zip(given, (start, end), strict=False)]
     start, end = signed_number(b, start, given[0]), signed_number(b, end, given[1])
