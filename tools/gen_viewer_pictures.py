@@ -24,7 +24,7 @@ import threading
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -164,13 +164,17 @@ def _check_report(browser: Any, page_file: Path) -> None:
         page.close()
 
 
-def _tlparse(page: Any, folder: Path) -> None:
+def _tlparse(page: Any, folder: Path) -> dict[str, float]:
+    """Returns the part of the window that has the artifacts; an explanation of tlparse's is above them."""
     (log,) = (folder / "trace").glob("*.log")
     tlparse = shutil.which("tlparse", path=Path(sys.executable).parent) or "tlparse"
     command = [tlparse, str(log), "-o", str(folder / "tlparse"), "--no-browser"]
     subprocess.run(command, check=True, capture_output=True)
     page.goto((folder / "tlparse/index.html").as_uri())
-    page.get_by_text("Build products below:").evaluate("element => element.scrollIntoView()")
+    title = page.get_by_text("Build products below:")
+    title.evaluate("element => element.scrollIntoView()")
+    top = title.bounding_box()["y"]
+    return {"x": 0, "y": top, "width": _WIDTH / 2, "height": _HEIGHT - top}
 
 
 def _write(name: str, folder: Path) -> None:
@@ -202,7 +206,7 @@ def take(target: Path, names: list[str]) -> list[Path]:
             _check_report(chromium, folder / "report.html")
             picture(folder / "report.html", files["report"], _WIDTH, _HEIGHT)
             own, torchs = folder / "profile.pftrace", folder / "torch.json"
-            views = {
+            views: dict[str, Callable[[Any], dict[str, float] | None]] = {
                 "model-explorer": functools.partial(_model_explorer, address=explorer, folder=folder),
                 "perfetto": functools.partial(_perfetto, address=perfetto, trace=own, kernels="kernels", below=9),
                 "torch-profiler": functools.partial(
@@ -213,8 +217,8 @@ def take(target: Path, names: list[str]) -> list[Path]:
             for viewer, show in views.items():
                 page = chromium.new_page(viewport={"width": _WIDTH, "height": _HEIGHT})
                 page.set_default_timeout(_PATIENCE)
-                show(page)
-                page.screenshot(path=str(files[viewer]))
+                part = show(page)
+                page.screenshot(path=str(files[viewer]), clip=part)  # type: ignore[arg-type]
                 page.close()
             taken += files.values()
         chromium.close()

@@ -27,25 +27,26 @@ SECONDS = 0.05
 """How long torch.profiler watches: it takes milliseconds itself to begin."""
 
 
-def minilm() -> tuple[disc.Model, tuple[Any, ...]]:
-    """The sentence embedder of the demo, and a batch."""
+def minilm() -> tuple[disc.Model, tuple[Any, ...], torch.nn.Module]:
+    """The sentence embedder of the demo, a batch, and the module that results are compared with."""
     from minilm import compile_model
     from sentence_embedder import load_model, random_inputs
 
-    return compile_model(load_model()), random_inputs(8, 64)
+    module = load_model()
+    return compile_model(module), random_inputs(8, 64), module
 
 
-def early_exit() -> tuple[disc.Model, tuple[Any, ...]]:
+def early_exit() -> tuple[disc.Model, tuple[Any, ...], torch.nn.Module]:
     """A network that a batch leaves at one of three classifiers, and a batch that passes all of them."""
     from dynamic import early_exit as network
 
     module = network.make_model()
     model = disc.compile(module, next(network.inputs(1)), dynamic_shapes=network.dynamic_shapes)
     last = len(module.stages) - 1
-    return model, next(batch for batch in network.inputs(1000) if module(*batch)[1] == last)
+    return model, next(batch for batch in network.inputs(1000) if module(*batch)[1] == last), module
 
 
-def training() -> tuple[disc.TrainingStep, tuple[Any, ...]]:
+def training() -> tuple[disc.TrainingStep, tuple[Any, ...], torch.nn.Module]:
     """A step of the example examples/train.py, and a batch."""
     import train
 
@@ -53,10 +54,10 @@ def training() -> tuple[disc.TrainingStep, tuple[Any, ...]]:
     optimizer = torch.optim.AdamW(module.parameters(), lr=2e-3)
     text = next(train.batches(1))
     dims = ({0: torch.export.Dim("batch", max=64), 1: torch.export.Dim("length", min=3, max=128)},)
-    return disc.compile_training(module, optimizer, (text,), loss=train.loss, dynamic_shapes=dims), (text,)
+    return disc.compile_training(module, optimizer, (text,), loss=train.loss, dynamic_shapes=dims), (text,), module
 
 
-SUBJECTS: dict[str, Callable[[], tuple[Any, tuple[Any, ...]]]] = {
+SUBJECTS: dict[str, Callable[[], tuple[Any, tuple[Any, ...], torch.nn.Module]]] = {
     "minilm": minilm,
     "early-exit": early_exit,
     "training": training,
@@ -71,7 +72,7 @@ TITLES = {
 def write(name: str, folder: Path) -> None:
     """Writes the files of one program into a folder."""
     torch.manual_seed(0)
-    model, inputs = SUBJECTS[name]()
+    model, inputs, _module = SUBJECTS[name]()
     disc.report(model, folder / "report.html", inputs=inputs, title=TITLES[name])
     with model.profile() as measured:
         for _ in range(CALLS):

@@ -42,7 +42,7 @@ from ..torch_compat.operators import (
     split_decomposition_table,
 )
 from ..torch_compat.symbols import free_symbols, statically_known_true
-from ..torch_compat.tracing import FakeTensor, FakeTensorMode, enable_python_dispatcher, make_fx, tensor_metadata
+from ..torch_compat.tracing import FakeTensor, FakeTensorMode, enable_python_dispatcher, make_fx
 from . import markers
 from .decompositions import decomposition_table, lowers_as_it_is, trains
 
@@ -304,7 +304,8 @@ def _functional(node: Node) -> Node:
         raise _Declined
     with node.graph.inserting_before(node):
         value = node.graph.call_function(target, node.args, node.kwargs)
-    value.meta = {**node.meta, "val": new, "tensor_meta": tensor_metadata(new)}
+    value.meta = {**node.meta, "val": new}
+    value.meta.pop("tensor_meta", None)
     return value
 
 
