@@ -10,8 +10,8 @@
 // Views end here: each becomes the layout of a kernel operand. Kernels that are equal but for their data (the same
 // layer of a model, again and again) become one function, so code size and compile time do not grow with depth.
 //
-// Of symbols that a guard makes equal, such as the sizes of x[mask] and y[mask], a kernel has one: guards are no part of
-// it, so what emits its code could not know.
+// Of symbols that a guard makes equal, such as the sizes of x[mask] and y[mask], a kernel has one: guards are no part
+// of it, so what emits its code could not know.
 //
 // Test: test/lit/Memory/outline-kernels.mlir
 //
