@@ -191,7 +191,8 @@ class Beams(nn.Module):
             sums = sums + deep[t, last] + deep[t, ..., [0, 1, 1]][last] + deep[t, last, 2].unsqueeze(-1)
         h = scores.shape[0] // 2
         rows = deep[h, None, last, 1:], deep[..., h : h + 1, last, :], deep[last % scores.shape[0], :, h % 3]
-        masked = scores[: h + 1, mask], deep[h, mask], deep[[0, 0], h % 6, 0:h]
+        back = -1 - last.argmin() % 6
+        masked = scores[: h + 1, mask], deep[h, mask], deep[[0, 0], h % 6, 0:h], deep[h:, back, [2, 0]]
         return total, sums, scores[h, last], scores[h:, last], *rows, *masked
 
 

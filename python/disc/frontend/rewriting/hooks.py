@@ -155,7 +155,8 @@ def _get(x: Tensor, index: Any) -> Tensor:
         if isinstance(item, (int, torch.SymInt)) and not isinstance(item, bool):
             x = x.select(dim, item)
         elif _is_number(item):
-            x = x.index_select(dim, item.reshape(1)).squeeze(dim)
+            at = torch.where(item < 0, item + x.shape[dim], item)
+            x = x.index_select(dim, at.reshape(1)).squeeze(dim)
         elif isinstance(item, Tensor) and item.dtype == torch.bool:
             rest.append(item)
             dim += item.dim()
