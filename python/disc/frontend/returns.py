@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import sympy
 import torch
+from torch._ops import OpOverload
+from torch.fx import Node
 from torch_mlir import ir
 
 from .. import errors
 from ..torch_compat import pytree
 from . import dtypes, scalar
 from .builder import Builder
+from .markers import is_marker
 from .rules import common
 from .updates import Program, Update, state_name
 from .values import RuntimeNumber, Tensor
@@ -113,17 +117,23 @@ class Returns:
         With ``owned`` each tensor is in memory of its own: none is an input or a parameter, no two are the same.
         """
         specs = self._program.graph_signature.output_specs
-        values = {n.name: n.meta.get("val") for n in self._program.graph.nodes}
+        nodes = {n.name: n for n in self._program.graph.nodes}
         places = [self._argument(update, parameters) for update in updates]
         # What returns an updated tensor itself is that tensor, not a copy.
         updated = {update.node: place for update, place in zip(updates, places, strict=True)}
         keys = _leaf_keys(out_spec)
         returned: list[Tensor] = []
+        makers: list[Node | None] = []
         outputs: list[Output] = []
         count = len(updates)
         for spec, result, key in zip(specs[count:], results[count:], keys, strict=True):
             node = getattr(spec.arg, "name", None)
-            output = self._classify(spec, result, values.get(node), parameters)
+            maker = _maker(nodes.get(node))  # type: ignore[arg-type]
+            symbolic = nodes[node].meta.get("val") if node in nodes else None
+            output = self._classify(spec, result, symbolic, parameters)
+            if output.kind in ("input", "parameter") and isinstance(result, Tensor) and _is_new(maker):
+                result = self._copy(result)
+                output = Output("tensor")
             if owned and isinstance(result, Tensor):
                 if output.kind != "tensor" or node in updated or result in returned:
                     result = self._copy(result)
@@ -145,12 +155,15 @@ class Returns:
                 output = Output("tensor")
             elif library and node in updated:
                 result = self._copy(result)
-            if library and result in returned:
+            if result in returned:
+                other = makers[returned.index(result)]
                 # The caller of a library knows outputs by number and name, and gives each memory of its own.
-                result = self._copy(result)
+                if library or (other is not maker and (_is_new(maker) or _is_new(other))):
+                    result = self._copy(result)
             if output.kind in ("tensor", "number"):
                 if result not in returned:
                     returned.append(result)
+                    makers.append(maker)
                 kind = "number" if number and not library else "tensor"
                 output = _passed(kind, returned.index(result), result.dtype)
             outputs.append(output)
@@ -247,6 +260,40 @@ class Returns:
         """A copy of a tensor, or of the pairs that stand for one of complex numbers."""
         copy = self._builder.elementwise(value.dtype, [value], lambda x: x)
         return self._builder.as_complex(copy) if dtype.is_complex else copy
+
+
+def _maker(node: Node | None) -> Node | None:
+    """The node whose memory a node's tensor is in: the node itself, unless it makes a view by its schema."""
+    while node is not None and node.op == "call_function":
+        index = 0
+        source = node
+        if node.target is operator.getitem and isinstance(node.args[0], Node) and isinstance(node.args[1], int):
+            source, index = node.args[0], node.args[1]
+        if not isinstance(source.target, OpOverload):
+            return node
+        schema = source.target._schema
+        alias = schema.returns[index if len(schema.returns) > 1 else 0].alias_info if schema.returns else None
+        if alias is None:
+            return node
+        viewed = [
+            value
+            for argument, value in zip(schema.arguments, source.args, strict=False)
+            if argument.alias_info is not None and argument.alias_info.before_set & alias.before_set
+        ]
+        if len(viewed) != 1 or not isinstance(viewed[0], Node):
+            return node
+        node = viewed[0]
+    return node
+
+
+def _is_new(maker: Node | None) -> bool:
+    """Whether an operation, by its schema, makes the memory of its result."""
+    if maker is None or maker.op != "call_function":
+        return False
+    source = maker.args[0] if maker.target is operator.getitem else maker
+    if not isinstance(source, Node) or not isinstance(source.target, OpOverload) or is_marker(source.target):
+        return False
+    return all(result.alias_info is None for result in source.target._schema.returns)
 
 
 def _output_names(keys: Sequence[tuple[Any, ...]], outputs: Sequence[Output]) -> list[str]:

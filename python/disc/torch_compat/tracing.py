@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 # Disables __torch_function__: for what is asked of a tensor while a model's own calls are recorded.
@@ -74,6 +76,7 @@ __all__ = [
     "get_proxy_slot",
     "make_fx",
     "maybe_enable_thunkify",
+    "nodes_of_symbols",
     "proxy_tensor",
     "tensor_metadata",
     "to_functional",
@@ -86,3 +89,9 @@ EXTREMES_OF_MANY = {
     if hasattr(proxy_tensor, name)
 }
 """Functions that traced graphs call for extremes of any number of sizes, from torch 2.13 on, and those for two."""
+
+
+def nodes_of_symbols() -> dict[Any, Any]:
+    """Of each symbol the value that it is computed from where nothing else has its node: torch keeps the last one."""
+    mode = get_proxy_mode()
+    return {} if mode is None else mode.tracer.sympy_expr_tracker

@@ -297,6 +297,68 @@ def test_aliases(tmp_path):
             torch.testing.assert_close(a, torch.as_tensor(b), check_dtype=isinstance(b, torch.Tensor))
 
 
+class Copies(nn.Module):
+    """Returns copies of what it is called with, owns, computes and changes."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("scale", torch.randn(3))
+        self.weight = nn.Parameter(torch.randn(2, 3), requires_grad=False)
+
+    def forward(self, x, y):
+        before, row = x.clone(), x[:1].clone()
+        x.mul_(0)
+        h = torch.sin(y)
+        self.scale.add_(1)
+        results = {"x": x, "before": before, "row": row, "after": x.clone(), "y": y, "copied": y.clone()}
+        results |= {"view": y.detach(), "copied view": y.view(-1, 3).clone(), "h": h, "again": h, "copy of h": h.clone()}
+        return results | {"scale": self.scale, "copied scale": self.scale.clone(), "weight": self.weight.clone()}
+
+
+def test_copies_have_memory_of_their_own(tmp_path):
+    def check(got, expected, owned):
+        torch.testing.assert_close(got, expected)
+        for name, value in got.items():
+            shared = {other for other in got if got[other].data_ptr() == value.data_ptr()}
+            own = {other for other in expected if expected[other].data_ptr() == expected[name].data_ptr()}
+            assert shared == ({name} if owned else own), name
+
+    module = Copies()
+    eager = copy.deepcopy(module)
+    args, shapes = (torch.randn(5, 3), torch.randn(4, 3)), ({0: N}, None)
+    model = disc.compile(module, args, dynamic_shapes=shapes)
+    for n in (5, 1, 100, 2):
+        x, y = torch.randn(n, 3), torch.randn(4, 3)
+        x_eager = x.clone()
+        got = model(x, y)
+        check(got, eager(x_eager, y), owned=False)
+        assert got["x"] is x and got["scale"] is module.scale and got["view"].data_ptr() == y.data_ptr()
+    path = tmp_path / "libcopies.so"
+    eager = copy.deepcopy(module)
+    disc.aot_compile(module, args, dynamic_shapes=shapes, output=path, target="x86-64-v3")
+    loaded = disc.load(path)
+    for n in (5, 1):
+        x, y = torch.randn(n, 3), torch.randn(4, 3)
+        expected = eager(x.clone(), y)
+        check(dict(zip(expected, loaded(x, y), strict=True)), expected, owned=True)
+
+
+def test_copies_in_torch_compile():
+    def f(x, y):
+        before = x.clone()
+        x.mul_(0)
+        h = y + 1
+        return before, y.clone(), h, h.clone()
+
+    compiled = torch.compile(f, backend="disc", dynamic=True)
+    for n in (5, 3, 17):
+        x, y = torch.randn(n, 3), torch.randn(n)
+        expected = f(x.clone(), y)
+        got = compiled(x, y)
+        torch.testing.assert_close(got, expected)
+        assert len({t.data_ptr() for t in (*got, x, y)}) == 6
+
+
 def test_pt2_file(tmp_path):
     module = Counter()
     eager = copy.deepcopy(module)

@@ -13,7 +13,7 @@ from torch import Tensor
 from ... import errors
 from .. import markers
 from . import graph, identities, lists
-from .conditions import equal_sizes, implied, is_bool, is_int, known_truth, marked, number_tensor, same_number
+from .conditions import equal_sizes, implied, is_bool, is_int, known_truth, marked, number, number_tensor, same_number
 from .optional import OptionalValue, settled, where
 from .parts import has_parts
 from .raised import text_of_raise
@@ -102,7 +102,8 @@ class _Merge:
 
         def side(x: Any, now: Callable[[Tensor], Tensor]) -> Callable[[], Tensor]:
             if isinstance(x, Undefined):
-                sizes = [size if self._symbols.know(size) else 0 for size in like.shape]
+                # The nodes of the other side's sizes may be in that side.
+                sizes = [self._anew(size) if self._symbols.know(size) else 0 for size in like.shape]
                 return lambda: torch.zeros(sizes, dtype=like.dtype, device=like.device)
             if is_scalar(x) and like.dim() == 0:
                 return lambda: number_tensor(x, like.dtype)
@@ -121,6 +122,11 @@ class _Merge:
             for x, given in zip((a, b), self._sides, strict=True)
         )
         return lambda: slot.result
+
+    @staticmethod
+    def _anew(size: Any) -> Any:
+        """An extent, computed where it is used."""
+        return number(size.node.expr, graph.environment()) if isinstance(size, torch.SymInt) else size
 
     def _fitted(self, value: Callable[[], Tensor], inside: Tensor, other: Tensor) -> Callable[[], Tensor]:
         """The else side's tensor, of an extent that is 1 there: seen as the other side's extent, if it is the same."""

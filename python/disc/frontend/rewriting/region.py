@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 from ... import errors
 from ...torch_compat import pytree
 from ...torch_compat.tensors import functorch
-from ...torch_compat.tracing import DisableTorchFunction
+from ...torch_compat.tracing import DisableTorchFunction, nodes_of_symbols
 from .. import markers
 from ..locations import is_layer_file, is_user_file
 from .sites import PACKAGE
@@ -108,6 +108,7 @@ class Region(TorchFunctionMode):
         markers.refuse_inside_transforms(what)
         self._enter, self._what, self._source = enter, what, source
         self._around: Region | None = None
+        self._symbols: dict[Any, Any] = {}
         self.copies: list[tuple[Tensor, Tensor]] = []
         self._inside: dict[int, Tensor] = {}
         self._outside: dict[int, Tensor] = {}
@@ -125,6 +126,7 @@ class Region(TorchFunctionMode):
     def __enter__(self) -> Region:
         """Begins the region."""
         self._around = _regions[-1] if _regions else None
+        self._symbols = dict(nodes_of_symbols())
         _regions.append(self)
         super().__enter__()
         return self
@@ -133,6 +135,8 @@ class Region(TorchFunctionMode):
         """Ends the region."""
         _regions.pop()
         super().__exit__(*error)
+        # What is outside must not be computed from what is inside.
+        nodes_of_symbols().update(self._symbols)
 
     def _real(self, tensor: Tensor) -> Tensor:
         """What a tensor stands for: its copy, here or in a region around this one."""
