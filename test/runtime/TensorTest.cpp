@@ -53,6 +53,50 @@ TEST(copyOfStridedTensors) {
   CHECK(std::memcmp(out, columns, sizeof(columns)) == 0);
 }
 
+/// Copies a tensor whose dims lie in memory in the order `order`, outermost first, with gaps, there and back.
+static void checkPermuted(const std::vector<int64_t> &shape, const std::vector<size_t> &order, int64_t gap) {
+  size_t rank = shape.size();
+  std::vector<int64_t> extents = shape, strides(rank);
+  int64_t next = gap, count = 1;
+  for (size_t i = rank; i-- > 0;) {
+    strides[order[i]] = next;
+    next *= shape[order[i]];
+    count *= shape[i];
+  }
+  size_t room = size_t(std::max<int64_t>(next, 1));
+  std::vector<float> data(room), dense(room), back(room);
+  for (size_t i = 0; i < data.size(); ++i)
+    data[i] = float(i);
+  copyContiguous(makeTensor(data.data(), extents, strides), dense.data());
+  scatterContiguous(dense.data(), shape.data(), makeTensor(back.data(), extents, strides));
+  for (int64_t linear = 0; linear < count; ++linear) {
+    int64_t at = 0, rest = linear;
+    for (size_t i = rank; i-- > 0; rest /= shape[i])
+      at += rest % shape[i] * strides[i];
+    CHECK(dense[size_t(linear)] == float(at) && back[size_t(at)] == float(at));
+  }
+}
+
+TEST(copyOfPermutedTensors) {
+  for (int64_t gap : {1, 3}) {
+    checkPermuted({}, {}, gap);
+    checkPermuted({5}, {0}, gap);
+    checkPermuted({17, 33}, {1, 0}, gap);
+    checkPermuted({16, 32}, {1, 0}, gap);
+    checkPermuted({1, 40}, {1, 0}, gap);
+    checkPermuted({2, 5, 7, 3}, {0, 2, 3, 1}, gap); // channels last
+    checkPermuted({1, 19, 4, 9}, {0, 2, 3, 1}, gap);
+    checkPermuted({3, 18, 5, 20, 2}, {4, 1, 0, 3, 2}, gap);
+    checkPermuted({4, 6, 18}, {2, 0, 1}, gap);
+    std::vector<int64_t> deep(70, 1);
+    std::vector<size_t> reversed(70);
+    for (size_t i = 0; i < 70; ++i)
+      reversed[i] = 69 - i;
+    deep[0] = 3, deep[68] = 2, deep[69] = 5;
+    checkPermuted(deep, reversed, gap);
+  }
+}
+
 TEST(bytesOfTensors) {
   int64_t bytes = -1, plain[] = {2, 3}, huge[] = {INT64_MAX, 2}, emptyHuge[] = {INT64_MAX, INT64_MAX, 0}, odd[] = {-1};
   CHECK(denseBytes(plain, 2, 4, bytes) && bytes == 24);

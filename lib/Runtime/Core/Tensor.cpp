@@ -240,29 +240,74 @@ template <size_t Bytes> struct Element {
 
 enum class Direction { Gather, Scatter };
 
-/// Elements of extents `shape` between a dense run and a strided place.
-template <typename T, Direction direction> struct StridedCopy {
-  const int64_t *shape, *strides;
-  int64_t rank;
-  T *dense;
+constexpr int64_t kMaxDims = 64;
+/// Elements on a side of the tiles in which a matrix is transposed: a tile's lines stay in the fastest cache.
+constexpr int64_t kTile = 16;
 
-  void move(T *strided) {
-    if (direction == Direction::Gather)
-      *dense++ = *strided;
-    else
-      *strided = *dense++;
-  }
-  void run(T *strided, int64_t dim = 0) {
-    if (dim == rank)
-      return move(strided);
-    int64_t extent = shape[dim], stride = strides[dim];
-    if (dim + 1 < rank) {
-      for (int64_t i = 0; i < extent; ++i)
-        run(strided + i * stride, dim + 1);
-    } else {
-      for (int64_t i = 0; i < extent; ++i)
-        move(strided + i * stride);
+/// A strided place and the dense run that takes its elements: the dims without those of extent 1, and with those joined
+/// that lie behind each other in both.
+struct StridedDims {
+  int64_t shape[kMaxDims], strides[kMaxDims], denseStrides[kMaxDims];
+  int64_t rank = 0;
+  int64_t unit = -1; ///< A dim but the last whose neighbours are neighbours in the strided place, or -1.
+
+  StridedDims(const int64_t *extents, const int64_t *steps, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      if (extents[i] == 1)
+        continue;
+      if (rank && strides[rank - 1] == steps[i] * extents[i]) {
+        shape[rank - 1] *= extents[i];
+        strides[rank - 1] = steps[i];
+        continue;
+      }
+      shape[rank] = extents[i], strides[rank++] = steps[i];
     }
+    for (int64_t i = rank - 1, dense = 1; i >= 0; dense *= shape[i--]) {
+      denseStrides[i] = dense;
+      if (i < rank - 1 && strides[i] == 1)
+        unit = i;
+    }
+  }
+};
+
+template <typename T, Direction direction> struct StridedCopy {
+  const StridedDims &dims;
+
+  void move(T *strided, T *dense, int64_t count = 1) {
+    if (direction == Direction::Gather)
+      std::memcpy(dense, strided, size_t(count) * sizeof(T));
+    else
+      std::memcpy(strided, dense, size_t(count) * sizeof(T));
+  }
+  void run(T *strided, T *dense, int64_t dim = 0) {
+    int64_t last = dims.rank - 1;
+    if (dims.rank == 0)
+      return move(strided, dense);
+    if (dim == last)
+      return dims.unit < 0 ? line(strided, dense) : matrix(strided, dense);
+    if (dim == dims.unit)
+      return run(strided, dense, dim + 1);
+    for (int64_t i = 0; i < dims.shape[dim]; ++i)
+      run(strided + i * dims.strides[dim], dense + i * dims.denseStrides[dim], dim + 1);
+  }
+  void line(T *strided, T *dense) {
+    int64_t extent = dims.shape[dims.rank - 1], stride = dims.strides[dims.rank - 1];
+    if (stride == 1)
+      return move(strided, dense, extent);
+    for (int64_t i = 0; i < extent; ++i)
+      move(strided + i * stride, dense + i);
+  }
+  /// The last dim by the one with neighbours.
+  void matrix(T *strided, T *dense) {
+    int64_t across = dims.shape[dims.rank - 1], stride = dims.strides[dims.rank - 1];
+    int64_t down = dims.shape[dims.unit], denseStride = dims.denseStrides[dims.unit];
+    for (int64_t top = 0; top < down; top += kTile)
+      for (int64_t left = 0; left < across; left += kTile) {
+        int64_t rows = std::min(kTile, down - top), columns = std::min(kTile, across - left);
+        for (int64_t i = top; i < top + rows; ++i)
+          for (int64_t j = left; j < left + columns; ++j)
+            move(strided + i + j * stride, dense + i * denseStride + j);
+      }
   }
 };
 } // namespace
@@ -270,9 +315,20 @@ template <typename T, Direction direction> struct StridedCopy {
 template <Direction direction>
 static void copyStrided(int64_t width, const int64_t *shape, const int64_t *strides, int64_t rank, void *strided,
                         void *dense) {
+  if (rank > kMaxDims) {
+    int64_t inner = width;
+    for (int64_t i = 1; i < rank; ++i)
+      inner *= shape[i];
+    for (int64_t i = 0; i < shape[0]; ++i)
+      copyStrided<direction>(width, shape + 1, strides + 1, rank - 1,
+                             static_cast<char *>(strided) + i * strides[0] * width,
+                             static_cast<char *>(dense) + i * inner);
+    return;
+  }
+  StridedDims dims(shape, strides, rank);
   auto run = [&](auto element) {
     using T = decltype(element);
-    StridedCopy<T, direction>{shape, strides, rank, static_cast<T *>(dense)}.run(static_cast<T *>(strided));
+    StridedCopy<T, direction>{dims}.run(static_cast<T *>(strided), static_cast<T *>(dense));
   };
   switch (width) {
   case 1:

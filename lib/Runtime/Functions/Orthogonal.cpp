@@ -1,9 +1,9 @@
 //===- Orthogonal.cpp - QR, eigenvalues and singular values ----------------===//
 //
 // QR by Householder's reflections with LAPACK's signs and symmetric eigenvalues by tridiagonal matrices are Eigen's.
-// Singular values are by one-sided rotations (Hestenes; Golub, Van Loan, Matrix Computations, 8.6) of the triangle of a
-// QR decomposition with pivots, which needs few of them (Drmac, Veselic, New fast and accurate Jacobi SVD algorithm,
-// 2008): after a failed allocation, Eigen 3.4's SVD classes free memory twice (docs/rationale/numerics.md).
+// Singular values are by one-sided rotations (Hestenes; Golub, Van Loan, Matrix Computations, 8.6) of rows that the
+// eigenvectors of their products have made nearly orthogonal, so that few rotations are left: after a failed
+// allocation, Eigen 3.4's SVD classes free memory twice (docs/rationale/numerics.md).
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,6 +20,8 @@ using namespace disc::rt;
 namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr int kMaxSweeps = 60;
+/// Rotations alone are faster for so few rows that are so short.
+constexpr int64_t kFewRows = 5, kShortRows = 64;
 constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
 
 /// The power of two by which `a` is divided so that the squares of its elements neither overflow nor vanish.
@@ -55,8 +57,8 @@ double dot(const double *x, const double *y, int64_t count) {
   return Vector(x, count).dot(Vector(y, count)); // several sums at once
 }
 
-/// The rows of u become orthogonal, but for cosines of up to `tolerance`; v takes the same rotations. `squares` has room
-/// for a number of each row.
+/// The rows of u become orthogonal, but for cosines of up to `tolerance`; v takes the same rotations. `squares` has
+/// room for a number of each row.
 void orthogonalize(Matrix u, Matrix v, double *squares, double tolerance) {
   for (int sweep = 0; sweep < kMaxSweeps; ++sweep) {
     bool rotated = false;
@@ -64,11 +66,12 @@ void orthogonalize(Matrix u, Matrix v, double *squares, double tolerance) {
       squares[p] = dot(u.row(p), u.row(p), u.cols);
     for (int64_t p = 0; p < u.rows; ++p)
       for (int64_t q = p + 1; q < u.rows; ++q) {
-        double pp = squares[p], qq = squares[q], pq = dot(u.row(p), u.row(q), u.cols);
-        if (!(std::fabs(pq) > tolerance * std::sqrt(pp) * std::sqrt(qq)) || !(std::fabs(pq) > 0x1p-1000))
+        double pq = dot(u.row(p), u.row(q), u.cols);
+        if (!(std::fabs(pq) > tolerance * std::sqrt(squares[p]) * std::sqrt(squares[q])) ||
+            !(std::fabs(pq) > 0x1p-1000))
           continue;
         rotated = true;
-        Rotation rotation = rotationFor(pp, pq, qq);
+        Rotation rotation = rotationFor(squares[p], pq, squares[q]);
         rotateRows(u.row(p), u.row(q), u.cols, rotation);
         rotateRows(v.row(p), v.row(q), v.cols, rotation);
         squares[p] = dot(u.row(p), u.row(p), u.cols);
@@ -185,78 +188,99 @@ int32_t disc_fn_eigh(disc_call *call, const disc_view *operands, const int64_t *
 }
 
 /// a [.., m, n] -> U [.., m, m or k], values [.., k] descending, V^T [.., k or n, n], k = min(m, n): how many columns
-/// and rows the results have decides; 0 for no vectors. NaN throughout if `a` is not finite. scratch: 8 * (m * n + m * m
-/// + n * n + 2 * k * k + 3 * k).
+/// and rows the results have decides; 0 for no vectors. NaN throughout if `a` is not finite. scratch: 8 * (2 * max(m,
+/// n)^2
+/// + 2 * (m * n + m * m + n * n) + 3 * k).
 int32_t disc_fn_svd(disc_call *call, const disc_view *operands, const int64_t *, int64_t begin, int64_t end,
                     void *scratch) {
   int64_t m = rowsOf(operands[0]), n = colsOf(operands[0]);
   bool wide = m < n;
   int64_t count = wide ? m : n, length = wide ? n : m;
+  // The shorter vectors' side: rows of `left` are orthogonalized columns of a (rows, if a is wide), those of `right`
+  // the rotations.
   Matrix a = {static_cast<double *>(scratch), m, n};
-  // The triangle, whose rows become orthogonal, and their rotations.
-  Matrix work = {a.end(), count, count}, rotations = {work.end(), count, count};
-  Matrix u = {rotations.end(), m, colsOf(operands[1])}, vt = {u.end(), rowsOf(operands[3]), n};
+  Matrix left = {a.end(), length, length}, right = {left.end(), count, count};
+  Matrix u = {right.end(), m, colsOf(operands[1])}, vt = {u.end(), rowsOf(operands[3]), n};
   Matrix values = {vt.end(), 1, count};
-  double *norms = values.end();
-  auto *order = reinterpret_cast<int64_t *>(norms + count);
-  bool vectors = u.cols || vt.rows;
-  // Rows of u or vt are vectors of `length` elements; the others have `count`.
-  Matrix shorter = {a.data, count, count}; // once `a` is decomposed
-  double tolerance = operands[0].dtype == DISC_F32 ? 0x1p-32 : kEpsilon * std::max(1.0, std::sqrt(double(count)));
+  bool vectors = u.cols || vt.rows || !count;
+  double *squares = values.end();
+  auto *order = reinterpret_cast<int64_t *>(squares + count);
+  auto *sortedRows = left.data;
+  // f32 holds no more digits than the roots of the eigenvalues have.
+  bool single = operands[0].dtype == DISC_F32, rootsSuffice = single && !vectors;
+  double tolerance = single ? 0x1p-32 : kEpsilon * std::max(1.0, std::sqrt(double(length)));
+  bool prepares = count > kFewRows || length > kShortRows;
   return decomposing(call, [&] {
-    Eigen::ColPivHouseholderQR<ColumnMajor> solver(length, count);
-    ColumnMajor longer(length, wide ? vt.rows : u.cols);
-    Eigen::RowVectorXd workspace;
+    Eigen::SelfAdjointEigenSolver<ColumnMajor> solver(prepares ? count : 0);
+    ColumnMajor products;
+    RowMajor rows;
     for (int64_t batch = begin; batch < end; ++batch) {
       loadMatrix(operands[0], batch, a);
-      bool finite = inRows(a).allFinite();
-      double scale = scaleOf(a);
-      if (count && finite) {
-        if (wide)
-          solver.compute(inRows(a).transpose() / scale);
-        else
-          solver.compute(inRows(a) / scale);
-        inRows(work) = solver.matrixQR().topRows(count).triangularView<Eigen::Upper>();
-        setIdentity(rotations);
-        orthogonalize(work, vectors ? rotations : Matrix{rotations.data, count, 0}, norms, tolerance);
+      if (!inRows(a).allFinite()) {
+        for (Matrix result : {u, values, vt})
+          inRows(result).setConstant(kNaN);
+        storeMatrix(operands[1], batch, u);
+        storeMatrix(operands[2], batch, values);
+        storeMatrix(operands[3], batch, vt);
+        continue;
       }
+      double scale = scaleOf(a);
+      Matrix work = {left.data, count, length};
+      if (wide)
+        inRows(work) = inRows(a) / scale;
+      else
+        inRows(work) = inRows(a).transpose() / scale;
+      bool found = false;
+      if (prepares) {
+        products.noalias() = inRows(work) * inRows(work).transpose();
+        solver.compute(products, rootsSuffice ? Eigen::EigenvaluesOnly : Eigen::ComputeEigenvectors);
+        found = solver.info() == Eigen::Success;
+      }
+      if (found && rootsSuffice) {
+        for (int64_t i = 0; i < count; ++i)
+          values(0, i) = std::sqrt(std::max(solver.eigenvalues()[count - 1 - i], 0.0)) * scale;
+        storeMatrix(operands[2], batch, values);
+        continue;
+      }
+      setIdentity(right);
+      if (found) {
+        inRows(right) = solver.eigenvectors().rowwise().reverse().transpose();
+        rows.noalias() = inRows(right) * inRows(work);
+        inRows(work) = rows;
+      }
+      orthogonalize(work, vectors ? right : Matrix{right.data, count, 0}, squares, tolerance);
       for (int64_t i = 0; i < count; ++i) {
-        norms[i] = finite ? std::sqrt(dot(work.row(i), work.row(i), count)) : kNaN;
+        values(0, i) = std::sqrt(dot(work.row(i), work.row(i), length));
         order[i] = i;
       }
-      if (finite)
-        std::sort(order, order + count, [&](int64_t i, int64_t j) {
-          return norms[i] > norms[j] || (norms[i] == norms[j] && i < j);
-        });
+      std::sort(order, order + count, [&](int64_t i, int64_t j) {
+        return values(0, i) > values(0, j) || (values(0, i) == values(0, j) && i < j);
+      });
+      // Into order, through `a`, which is as large.
+      std::copy(work.data, work.data + count * length, a.data);
+      double largest = count ? values(0, order[0]) : 0;
+      int64_t rank = 0;
+      for (int64_t i = 0; i < count; ++i) {
+        double value = values(0, order[i]);
+        if (value > largest * kEpsilon * 1e-3 && value > 0) {
+          ++rank;
+          for (int64_t j = 0; j < length; ++j)
+            sortedRows[i * length + j] = a.data[order[i] * length + j] / value;
+        }
+      }
+      Matrix longer = {left.data, wide ? vt.rows : u.cols, length};
+      complete(longer, rank);
+      for (int64_t k = 0; k < longer.rows; ++k)
+        for (int64_t j = 0; j < length; ++j)
+          (wide ? vt(k, j) : u(j, k)) = longer(k, j);
+      for (int64_t k = 0; k < count && vectors; ++k)
+        for (int64_t j = 0; j < count; ++j)
+          (wide ? u(j, k) : vt(k, j)) = right(order[k], j);
+      std::copy(values.data, values.data + count, a.data);
       for (int64_t i = 0; i < count; ++i)
-        values(0, i) = norms[order[i]] * scale;
-      storeMatrix(operands[2], batch, values);
-      if (!vectors)
-        continue;
-      if (finite) {
-        int64_t rank = 0;
-        for (; rank < count && norms[order[rank]] > norms[order[0]] * kEpsilon * 1e-3; ++rank)
-          for (int64_t j = 0; j < count; ++j)
-            shorter(rank, solver.colsPermutation().indices()[j]) = work(order[rank], j) / norms[order[rank]];
-        complete(shorter, rank);
-        longer.setIdentity();
-        for (int64_t k = 0; k < count; ++k)
-          for (int64_t j = 0; j < count; ++j)
-            longer(j, k) = rotations(order[k], j);
-        if (count)
-          solver.householderQ().applyThisOnTheLeft(longer, workspace);
-      } else {
-        inRows(shorter).setConstant(kNaN);
-        longer.setConstant(kNaN);
-      }
-      if (wide) {
-        inRows(u) = inRows(shorter).transpose();
-        inRows(vt) = longer.transpose();
-      } else {
-        inRows(u) = longer;
-        inRows(vt) = inRows(shorter);
-      }
+        values(0, i) = a.data[order[i]] * scale;
       storeMatrix(operands[1], batch, u);
+      storeMatrix(operands[2], batch, values);
       storeMatrix(operands[3], batch, vt);
     }
     return DISC_OK;

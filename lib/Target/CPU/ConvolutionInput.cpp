@@ -42,12 +42,12 @@ ConvolutionChunk ConvolutionChunks::locate(Value linear) {
 }
 
 SmallVector<Idx> disc::convolutionPoint(PointEmitter &points, ConvolutionInfo &info, const ConvolutionChunk &chunk,
-                                        Value line, Value position, Idx channel) {
+                                        Value line, Idx position, Idx channel) {
   SmallVector<Idx> point(info.op.getSpatialRank() + 2);
   point.front() = points.uniform(chunk.image);
-  for (auto [axis, at] : llvm::zip_equal(info.axes, std::array<Value, 3>{chunk.z, line, position}))
+  for (auto [axis, at] : llvm::zip_equal(info.axes, std::array<Idx, 3>{chunk.z, line, position}))
     if (axis.dim >= 0)
-      point[axis.dim] = points.uniform(at);
+      point[axis.dim] = at;
   point.back() = channel;
   return point;
 }

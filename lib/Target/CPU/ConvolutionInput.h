@@ -39,7 +39,7 @@ private:
 
 /// The point of the convolution's result at a position of a chunk.
 SmallVector<Idx> convolutionPoint(PointEmitter &points, ConvolutionInfo &info, const ConvolutionChunk &chunk,
-                                  Value line, Value position, Idx channel);
+                                  Value line, Idx position, Idx channel);
 
 /// Stores what the kernel yields at `point` of the convolution's result, whose value there `sum` gives.
 LogicalResult storeConvolution(KernelEmission &e, PointEmitter &points, Value result, ArrayRef<Idx> point, Value mask,

@@ -10,6 +10,16 @@
 //         8 epilogues from registers
 //       the others one by one, with each tap tested
 //
+// Where the positions of a line are neighbours in memory and channels are not, vectors run along the lines instead:
+//
+//   for each task: its chunk of an image, panel of channels
+//     for each channel, 4 lines of the chunk
+//       2 neighbouring vectors of positions at a time, while no tap falls outside the line
+//         for each line of the input that they read, each tap
+//           2 vectors of the input, for each of the 4 lines that reads them: 2 sums += 2 vectors * one weight
+//         8 epilogues from registers
+//       the others one by one, with a mask for each tap
+//
 // There is little work for each element, so that a copy with zeros around it would cost too much.
 //
 // Test: test/lit/CPU/convolution.mlir
@@ -19,6 +29,7 @@
 #include "lib/Target/CPU/ConvolutionInput.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 #include <map>
 
@@ -28,6 +39,8 @@ using namespace mlir::disc;
 namespace {
 /// Kernels of up to this many taps in a line have them unrolled.
 constexpr int64_t maxUnrolled = 15;
+/// Kernels of up to this many taps in a plane have all of them unrolled for several lines.
+constexpr int64_t maxUnrolledTaps = 64;
 
 class DepthwiseEmitter {
 public:
@@ -46,19 +59,32 @@ private:
     Value begin, end;
   };
 
+  /// The positions of a line from `begin` to `end`; none of those from `first` to `last` has a tap outside the line.
+  struct Inside {
+    Value begin, end, first, last;
+  };
+
+  bool unrolls() const;
+  bool isAlongLines() const;
+  Inside inside(const ConvolutionChunk &chunk);
+  void emitChannel(const ConvolutionChunk &chunk, Value weights, Value channel);
+  int64_t sharedLines() const;
+  void emitAlong(const ConvolutionChunk &chunk, Value line, Value lines, Value position, int64_t count, Value weights,
+                 Value channel, Value tail);
+  Value columnMask(Value column);
   void emitVector(const ConvolutionChunk &chunk, Value panel, Value weights, Value channel, Value mask);
   void emitLine(const ConvolutionChunk &chunk, Value line, Value weights, Idx channel, Value mask);
   void emitInside(const ConvolutionChunk &chunk, Value line, Value position, int64_t count, Value weights, Idx channel,
                   Value mask);
   void emitTested(const ConvolutionChunk &chunk, Value line, Value position, Value weights, Idx channel, Value mask);
-  void finish(const ConvolutionChunk &chunk, Value line, Value position, Idx channel, Value mask, Value sum);
+  void finish(const ConvolutionChunk &chunk, Value line, Idx position, Idx channel, Value mask, Value sum);
   Taps taps(const Axis &axis, Value output);
   Value inputAt(const Axis &axis, Value output, Value tap);
   Value stride(const Axis &axis) {
     return axis.dim < 0 ? m.constant(0) : points.expr(buffer->layout.strides[axis.dim]);
   }
   Value load(Value offset, Idx channel, Value mask);
-  Value weight(Value weights, Value tap);
+  Value weight(Value weights, Value tap, bool lanesDiffer = true);
   Value widen(Value v, Type from);
   Value multiplyAdd(Value x, Value w, Value sum);
   Value zero() { return points.constant(cast<TypedAttr>(b.getZeroAttr(sumType))); }
@@ -93,6 +119,16 @@ LogicalResult DepthwiseEmitter::emit() {
     ConvolutionChunk chunk = chunks.locate(m.div(task, panelCount));
     Value offset = m.add(points.expr(panels->layout.offset), m.mul(m.mul(panel, taps), width));
     Value weights = m.advance(points.operandPtr(panels->argument), m.mul(offset, byteSize(info.weightElement)));
+    if (isAlongLines()) {
+      Value first = m.mul(panel, width), last = m.min(m.add(first, m.constant(width)), channels);
+      emitFor(b, loc(), first, last, one, {}, [&](Value channel, ValueRange) {
+        PointEmitter::Scope inner(points);
+        Value own = m.advance(weights, m.mul(m.sub(channel, first), byteSize(info.weightElement)));
+        emitChannel(chunk, own, channel);
+        return SmallVector<Value>();
+      });
+      return SmallVector<Value>();
+    }
     for (int64_t v = 0; v < vectors; ++v) {
       Value channel = m.add(m.mul(panel, width), m.constant(v * lanes));
       Value own = m.advance(weights, m.constant(v * lanes * byteSize(info.weightElement)));
@@ -130,8 +166,168 @@ void DepthwiseEmitter::emitVector(const ConvolutionChunk &chunk, Value, Value we
           });
 }
 
+bool DepthwiseEmitter::unrolls() const {
+  const Axis &w = info.axes.back();
+  return w.kernel.isConstant() && w.kernel.constant() <= maxUnrolled &&
+         llvm::none_of(info.axes, [](const Axis &a) { return a.inputDilation != 1; });
+}
+
+bool DepthwiseEmitter::isAlongLines() const {
+  ArrayRef<SymExpr> strides = buffer->layout.strides;
+  int dim = info.axes.back().dim;
+  return unrolls() && dim >= 0 && strides[dim].isConstant(1) && !strides.back().isConstant(1);
+}
+
+DepthwiseEmitter::Inside DepthwiseEmitter::inside(const ConvolutionChunk &chunk) {
+  const Axis &w = info.w();
+  Value begin = chunk.firstPosition, end = m.add(chunk.firstPosition, chunk.positions);
+  Value first = m.constant(w.low > 0 ? llvm::divideCeil(w.low, w.stride) : 0);
+  Value room =
+      m.sub(m.add(points.expr(w.input), m.constant(w.low)), m.constant((w.kernel.constant() - 1) * w.dilation));
+  Value last = m.ceilDiv(m.max(room, m.constant(0)), m.constant(w.stride));
+  first = m.min(m.max(first, begin), end), last = m.max(m.min(last, end), first);
+  return {begin, end, first, last};
+}
+
+/// How many lines share what they read.
+int64_t DepthwiseEmitter::sharedLines() const {
+  const Axis &h = info.axes[1];
+  bool few = h.kernel.isConstant() && h.kernel.constant() * info.axes.back().kernel.constant() <= maxUnrolledTaps;
+  return few && !h.output.isConstant(1) ? 4 : 1;
+}
+
+/// All lines of the chunk for one channel.
+void DepthwiseEmitter::emitChannel(const ConvolutionChunk &chunk, Value weights, Value channel) {
+  Value lastLine = m.add(chunk.firstLine, chunk.lines);
+  emitFor(b, loc(), chunk.firstLine, lastLine, m.constant(sharedLines()), {}, [&](Value line, ValueRange) {
+    PointEmitter::Scope scope(points);
+    Value lines = m.sub(lastLine, line);
+    Inside span = inside(chunk);
+    auto vectorsOf = [&](Value from, Value to, int64_t count, bool edge) {
+      emitFor(b, loc(), from, to, m.constant(count * lanes), {}, [&](Value position, ValueRange) {
+        PointEmitter::Scope inner(points);
+        Value tail = edge ? points.tailMask(m.min(m.sub(span.end, position), m.constant(lanes))) : Value();
+        emitAlong(chunk, line, lines, position, count, weights, channel, tail);
+        return SmallVector<Value>();
+      });
+    };
+    Value before = m.mul(m.ceilDiv(m.sub(span.first, span.begin), m.constant(lanes)), lanes);
+    Value at = m.min(m.add(span.begin, before), span.end);
+    vectorsOf(span.begin, at, 1, /*edge=*/true);
+    for (int64_t count : {sharedLines() == 1 ? 4 : 2, 1}) {
+      Value room = m.max(m.sub(span.last, at), m.constant(0));
+      Value stop = m.add(at, m.mul(m.div(room, m.constant(count * lanes)), count * lanes));
+      vectorsOf(at, stop, count, /*edge=*/false);
+      at = stop;
+    }
+    vectorsOf(at, span.end, 1, /*edge=*/true);
+    return SmallVector<Value>();
+  });
+}
+
+/// The lanes whose element, the first of which is `column`, is in the line.
+Value DepthwiseEmitter::columnMask(Value column) {
+  int64_t step = info.w().stride, reach = lanes * step;
+  SmallVector<int32_t> steps;
+  for (int64_t i = 0; i < lanes; ++i)
+    steps.push_back(int32_t(i * step));
+  auto type = VectorType::get({lanes}, b.getI32Type());
+  Value lane = points.constant(DenseElementsAttr::get(type, ArrayRef<int32_t>(steps)));
+  auto bound = [&](Value v) {
+    v = m.min(m.max(v, m.constant(0)), m.constant(reach)); // 32 bits are enough then
+    return vector::BroadcastOp::create(b, loc(), type, arith::IndexCastOp::create(b, loc(), b.getI32Type(), v));
+  };
+  Value low = bound(m.sub(m.constant(0), column)), high = bound(m.sub(points.expr(info.w().input), column));
+  Value right = arith::CmpIOp::create(b, loc(), arith::CmpIPredicate::sge, lane, low);
+  Value left = arith::CmpIOp::create(b, loc(), arith::CmpIPredicate::slt, lane, high);
+  return arith::AndIOp::create(b, loc(), right, left);
+}
+
+/// `count` vectors of positions of a channel, in as many lines as share what they read, of which `lines` are there.
+/// With `tail`, the lanes that are stored, any tap may fall outside the line.
+void DepthwiseEmitter::emitAlong(const ConvolutionChunk &chunk, Value line, Value lines, Value position, int64_t count,
+                                 Value weights, Value channel, Value tail) {
+  const Axis &z = info.z(), &h = info.h(), &w = info.w();
+  int64_t across = w.kernel.constant(), shared = sharedLines();
+  Value own = m.mul(channel, points.expr(buffer->layout.strides.back()));
+  Value image = m.add(m.add(points.expr(buffer->layout.offset), own),
+                      m.mul(chunk.image, points.expr(buffer->layout.strides.front())));
+  Value column = inputAt(w, position, m.constant(0)), one = m.constant(1);
+  SmallVector<Value> masks(across);
+  for (int64_t tap = 0; tail && tap < across; ++tap)
+    masks[tap] = columnMask(m.add(column, m.constant(tap * w.dilation)));
+
+  struct Reader {
+    int64_t line; // which of the shared ones
+    Value down;   // the line of the kernel that reads for it
+  };
+  // Sums of lines, each of which has a vector for each of `count`.
+  auto addRow = [&](Value plane, Value kz, Value index, ArrayRef<Reader> readers, ValueRange sums) {
+    PointEmitter::Scope scope(points);
+    Value row = m.add(m.add(plane, m.mul(index, stride(h))), column);
+    SmallVector<Value> next(sums);
+    for (int64_t tap = 0; tap < across; ++tap) {
+      SmallVector<Value> read;
+      for (int64_t i = 0; i < count; ++i) {
+        Value start = m.add(row, m.constant(i * lanes * w.stride + tap * w.dilation));
+        Value x = points.load(points.operandPtr(buffer->argument), Idx(start, /*lanes=*/true, w.stride),
+                              info.inputElement, masks[tap]);
+        read.push_back(widen(x, info.inputElement));
+      }
+      for (const Reader &reader : readers) {
+        Value firstTap = m.mul(m.add(m.mul(kz, points.expr(h.kernel)), reader.down), across);
+        Value right = weight(weights, m.add(firstTap, m.constant(tap)), /*lanesDiffer=*/false);
+        for (int64_t i = 0; i < count; ++i) {
+          Value &sum = next[reader.line * count + i];
+          sum = multiplyAdd(read[i], right, sum);
+        }
+      }
+    }
+    return next;
+  };
+
+  Taps deep = taps(z, chunk.z);
+  SmallVector<Value> sums(shared * count, zero());
+  sums = emitFor(b, loc(), deep.begin, deep.end, one, sums, [&](Value kz, ValueRange outer) {
+    Value plane = m.add(image, m.mul(inputAt(z, chunk.z, kz), stride(z)));
+    if (shared == 1) {
+      Taps down = taps(h, line);
+      return emitFor(b, loc(), down.begin, down.end, one, outer, [&](Value kh, ValueRange inner) {
+        return addRow(plane, kz, inputAt(h, line, kh), Reader{0, kh}, inner);
+      });
+    }
+    std::map<int64_t, SmallVector<Reader>> rows; // any number may be a key
+    for (int64_t i = 0; i < shared; ++i)
+      for (int64_t kh = 0; kh < h.kernel.constant(); ++kh)
+        rows[i * h.stride + kh * h.dilation].push_back({i, m.constant(kh)});
+    Value top = inputAt(h, line, m.constant(0));
+    SmallVector<Value> next(outer);
+    for (const auto &[down, readers] : rows) {
+      Value index = m.add(top, m.constant(down));
+      Value there = arith::AndIOp::create(b, loc(), m.less(m.constant(-1), index), m.less(index, points.expr(h.input)));
+      ArrayRef<Reader> by = readers;
+      next = emitIf(b, loc(), there, next, [&] { return addRow(plane, kz, index, by, next); });
+    }
+    return next;
+  });
+  for (int64_t j = 0; j < shared; ++j) {
+    auto finishLine = [&, j] {
+      PointEmitter::Scope scope(points);
+      for (int64_t i = 0; i < count; ++i) {
+        Idx at(m.add(position, m.constant(i * lanes)), /*lanes=*/true);
+        finish(chunk, m.add(line, m.constant(j)), at, points.uniform(channel), tail, sums[j * count + i]);
+      }
+      return SmallVector<Value>();
+    };
+    if (j == 0)
+      finishLine();
+    else
+      emitIf(b, loc(), m.less(m.constant(j), lines), {}, finishLine);
+  }
+}
+
 void DepthwiseEmitter::emitLine(const ConvolutionChunk &chunk, Value line, Value weights, Idx channel, Value mask) {
-  Value begin = chunk.firstPosition, end = m.add(chunk.firstPosition, chunk.positions), one = m.constant(1);
+  Value one = m.constant(1);
   auto tested = [&](Value from, Value to) {
     emitFor(b, loc(), from, to, one, {}, [&](Value position, ValueRange) {
       PointEmitter::Scope scope(points);
@@ -139,20 +335,13 @@ void DepthwiseEmitter::emitLine(const ConvolutionChunk &chunk, Value line, Value
       return SmallVector<Value>();
     });
   };
-  const Axis &w = info.w();
-  bool unrolls = w.kernel.isConstant() && w.kernel.constant() <= maxUnrolled;
-  if (!unrolls || llvm::any_of(info.axes, [](const Axis &a) { return a.inputDilation != 1; }))
-    return tested(begin, end);
-  // Positions whose taps all meet elements.
-  Value first = m.constant(w.low > 0 ? llvm::divideCeil(w.low, w.stride) : 0);
-  Value room =
-      m.sub(m.add(points.expr(w.input), m.constant(w.low)), m.constant((w.kernel.constant() - 1) * w.dilation));
-  Value last = m.ceilDiv(m.max(room, m.constant(0)), m.constant(w.stride));
-  first = m.min(m.max(first, begin), end), last = m.max(m.min(last, end), first);
-  tested(begin, first);
-  Value at = first;
+  if (!unrolls())
+    return tested(chunk.firstPosition, m.add(chunk.firstPosition, chunk.positions));
+  Inside span = inside(chunk);
+  tested(span.begin, span.first);
+  Value at = span.first;
   for (int64_t count : {8, 4, 1}) {
-    Value stop = m.add(at, m.mul(m.div(m.sub(last, at), m.constant(count)), count));
+    Value stop = m.add(at, m.mul(m.div(m.sub(span.last, at), m.constant(count)), count));
     emitFor(b, loc(), at, stop, m.constant(count), {}, [&](Value position, ValueRange) {
       PointEmitter::Scope scope(points);
       emitInside(chunk, line, position, count, weights, channel, mask);
@@ -160,7 +349,7 @@ void DepthwiseEmitter::emitLine(const ConvolutionChunk &chunk, Value line, Value
     });
     at = stop;
   }
-  tested(last, end);
+  tested(span.last, span.end);
 }
 
 DepthwiseEmitter::Taps DepthwiseEmitter::taps(const Axis &axis, Value output) {
@@ -189,9 +378,12 @@ Value DepthwiseEmitter::load(Value offset, Idx channel, Value mask) {
   return widen(points.load(points.operandPtr(buffer->argument), at, info.inputElement, mask), info.inputElement);
 }
 
-Value DepthwiseEmitter::weight(Value weights, Value tap) {
-  Idx at(m.mul(tap, vectors * lanes), /*lanes=*/true);
-  return widen(points.load(weights, at, info.weightElement), info.weightElement);
+Value DepthwiseEmitter::weight(Value weights, Value tap, bool lanesDiffer) {
+  Idx at(m.mul(tap, vectors * lanes), lanesDiffer);
+  Value loaded = points.load(weights, at, info.weightElement);
+  if (!lanesDiffer)
+    loaded = vector::BroadcastOp::create(b, loc(), VectorType::get({lanes}, info.weightElement), loaded);
+  return widen(loaded, info.weightElement);
 }
 
 Value DepthwiseEmitter::multiplyAdd(Value x, Value w, Value sum) {
@@ -272,7 +464,7 @@ void DepthwiseEmitter::emitTested(const ConvolutionChunk &chunk, Value line, Val
   finish(chunk, line, position, channel, mask, over(0, image, m.constant(0), zero()));
 }
 
-void DepthwiseEmitter::finish(const ConvolutionChunk &chunk, Value line, Value position, Idx channel, Value mask,
+void DepthwiseEmitter::finish(const ConvolutionChunk &chunk, Value line, Idx position, Idx channel, Value mask,
                               Value sum) {
   PointEmitter::Scope scope(points);
   SmallVector<Idx> point = convolutionPoint(points, info, chunk, line, position, channel);

@@ -473,13 +473,14 @@ def svd(b: Builder, x: Tensor, full: bool = False, vectors: bool = True, *_: Any
     """A = U diag(S) V^T: U, S descending, and V^T."""
     batch, m, n = _sizes(x)
     k = b.minimum(m, n)
+    most = b.maximum(m, n)
     columns, rows = (0, 0) if not vectors else (m, n) if full else (k, k)
     u, values, vt = b.call(
         "svd",
         [x],
         [([*batch, m, columns], x.dtype), ([*batch, k], x.dtype), ([*batch, rows, n], x.dtype)],
         tasks=b.product(batch),
-        scratch=_scratch(b, [1, m, n], [1, m, m], [1, n, n], [2, k, k], [3, k]),
+        scratch=_scratch(b, [2, most, most], [2, m, n], [2, m, m], [2, n, n], [4, k]),
     )
     if vectors:
         return u, values, vt
