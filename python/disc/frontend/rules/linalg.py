@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -436,6 +437,19 @@ def qr(b: Builder, x: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
 @lowers("torch.aten._linalg_eigh")
 def eigh(b: Builder, x: Tensor, triangle: str = "L", vectors: bool = True) -> tuple[Tensor, Tensor]:
     """Eigenvalues, ascending, and eigenvectors of symmetric matrices."""
+    if not vectors or _uses(b, 1):
+        return _eigh(b, x, triangle, vectors)
+    return _eigh(b, x, triangle, False)[0], b.full(x.dims, 0, x.dtype)
+
+
+def _uses(b: Builder, *results: int) -> bool:
+    """Whether the program uses one of these results of an op that has several."""
+    users = () if b.node is None else b.node.users
+    parts = [user.args[1] if user.target is operator.getitem else None for user in users]
+    return b.node is None or any(part is None or part in results for part in parts)
+
+
+def _eigh(b: Builder, x: Tensor, triangle: str = "L", vectors: bool = True) -> tuple[Tensor, Tensor]:
     batch, n, _ = _sizes(x)
     values, columns = b.call(
         "eigh",
@@ -471,6 +485,16 @@ def eigvals(b: Builder, x: Tensor) -> Tensor:
 @lowers("torch.aten._linalg_svd")
 def svd(b: Builder, x: Tensor, full: bool = False, vectors: bool = True, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
     """A = U diag(S) V^T: U, S descending, and V^T."""
+    if not vectors or _uses(b, 0, 2):
+        return _svd(b, x, full, vectors)
+    batch, m, n = _sizes(x)
+    k = b.minimum(m, n)
+    columns, rows = (m, n) if full else (k, k)
+    unused = (b.full([*batch, *sizes], 0, x.dtype) for sizes in ((m, columns), (rows, n)))
+    return next(unused), _svd(b, x, vectors=False)[1], next(unused)
+
+
+def _svd(b: Builder, x: Tensor, full: bool = False, vectors: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     batch, m, n = _sizes(x)
     k = b.minimum(m, n)
     most = b.maximum(m, n)
@@ -480,7 +504,7 @@ def svd(b: Builder, x: Tensor, full: bool = False, vectors: bool = True, *_: Any
         [x],
         [([*batch, m, columns], x.dtype), ([*batch, k], x.dtype), ([*batch, rows, n], x.dtype)],
         tasks=b.product(batch),
-        scratch=_scratch(b, [2, most, most], [2, m, n], [2, m, m], [2, n, n], [4, k]),
+        scratch=_scratch(b, [2, most, most], [2, m, n], [2, m, m], [2, n, n], [3, k]),
     )
     if vectors:
         return u, values, vt
@@ -520,7 +544,7 @@ def pinv(b: Builder, x: Tensor, *args: Any) -> Tensor:
         atol, rtol, hermitian = 0.0, args[0] if args else 1e-15, len(args) > 1 and args[1]
     if hermitian:
         x = _symmetric(b, x)
-    u, values, vt = svd(b, x)
+    u, values, vt = _svd(b, x)
     inverse = _inverted(b, x, values, atol, rtol)
     scaled = b.map(x.dtype, [_transposed(b, vt), b.unsqueeze(inverse, values.rank - 1)], lambda v, s: v * s)
     return matmul(b, scaled, _transposed(b, u))
@@ -529,7 +553,7 @@ def pinv(b: Builder, x: Tensor, *args: Any) -> Tensor:
 @lowers("torch.aten.linalg_lstsq")
 def lstsq(b: Builder, x: Tensor, rhs: Tensor, rcond: Any = None, driver: str | None = None) -> tuple[Any, ...]:
     """The X of least norm that minimises the norm of A X - B; the other results are not computed."""
-    u, values, vt = svd(b, x)
+    u, values, vt = _svd(b, x)
     inverse = _inverted(b, x, values, 0.0, rcond)
     vector = rhs.rank == 1 or (rhs.rank == x.rank - 1 and list(rhs.dims) == list(x.dims[:-1]))
     if vector:
