@@ -149,6 +149,45 @@ def test_groups():
     )
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_filter_for_each_channel(dtype):
+    """Along lines of the input, and along channels where a product puts these side by side."""
+
+    def forms(kernels, channels):
+        made = {}
+        for number, (kernel, arguments) in enumerate(kernels):
+            rank = len(kernel)
+            conv = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}[rank]
+
+            def plain(x, w, bias, conv=conv, arguments=arguments):
+                return conv(x, w, bias, groups=channels, **arguments)
+
+            def last(x, w, conv=conv, arguments=arguments):
+                mixed = torch.einsum("bc...,dc->bd...", x, torch.eye(channels, dtype=x.dtype).flip(0))
+                return conv(mixed, w, groups=channels, **arguments)
+
+            shape = (channels, 1, *kernel)
+            made[f"plain_{number}"], made[f"last_{number}"] = (plain, shape, channels), (last, shape)
+        return Forms(dtype, **made)
+
+    images = {0: B, 2: Dim("h", min=1, max=80), 3: Dim("w", min=1, max=80)}
+    kernels = [
+        ((7, 7), {"padding": 3}),
+        ((9, 9), {"padding": 5}),
+        ((1, 5), {"padding": (0, 2), "stride": (2, 1)}),
+        ((5, 1), {"padding": (4, 1), "stride": (1, 3)}),
+        ((3, 4), {"padding": (3, 5), "dilation": (3, 2), "stride": 2}),
+    ]
+    sizes = [(2, 17, 9, 11), (1, 17, 1, 1), (1, 17, 2, 80), (3, 17, 33, 16), (1, 17, 31, 65), (1, 17, 7, 15)]
+    check(forms(kernels, 17), images, sizes, dtype)
+    lines = {0: B, 2: Dim("t", min=1, max=300)}
+    kernels = [((4,), {"padding": 3}), ((3,), {"padding": 4, "dilation": 4}), ((16,), {"padding": 8, "stride": 5})]
+    check(forms(kernels, 3), lines, [(2, 3, 40), (1, 3, 1), (1, 3, 17), (8, 3, 300)], dtype)
+    volumes = {0: B, 2: Dim("d", min=1, max=9), 3: Dim("h", min=1, max=20), 4: Dim("w", min=1, max=40)}
+    kernels = [((3, 3, 3), {"padding": 1}), ((2, 1, 3), {"padding": (1, 0, 2), "stride": (1, 2, 2)})]
+    check(forms(kernels, 5), volumes, [(2, 5, 4, 6, 7), (1, 5, 1, 1, 1), (1, 5, 9, 20, 40)], dtype)
+
+
 def test_transposed():
     check(
         Forms(
@@ -426,6 +465,10 @@ class Inputs(torch.nn.Module):
         return (
             F.conv2d(x, w),
             F.conv_transpose2d(x, w.transpose(0, 1), stride=2),
+            F.conv_transpose2d(x, w.transpose(0, 1), stride=(3, 1), output_padding=(2, 0)),
+            F.conv_transpose2d(x, w.transpose(0, 1), dilation=(1, 2)),
+            F.conv_transpose2d(x, w.transpose(0, 1), stride=2, dilation=2, output_padding=1),
+            F.conv2d(F.pad(x, (w.shape[3], 1, 2, 0)), w, padding=(w.shape[2] - 1, 1)),
             F.conv1d(line, taps, padding="same"),
             F.conv1d(line, taps, padding="same", dilation=2),
             torch.ops.aten.convolution_backward(

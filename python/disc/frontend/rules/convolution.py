@@ -17,6 +17,7 @@ from ..scalar import Elem
 from ..values import Extent, Tensor, is_one, tensor_type
 from .dynamic_convolution import convolution_by_index, extents_per_dim, require_operands, static
 from .elementwise import convert
+from .padding import zero_padded
 
 
 @lowers("torch.aten.convolution", "torch.aten._convolution")
@@ -162,7 +163,7 @@ def _plain(
             high = [b.sub(t, at) for t, at in zip(total, low, strict=True)]
     else:
         low = high = extents_per_dim(padding, spatial)
-    if not static(strides, dilations, low, high):
+    if not static(strides, dilations):
         return convolution_by_index(b, x, weight, bias, strides, low, high, dilations, groups)
     return padded_convolution(b, x, weight, bias, strides, low, high, dilations, groups)
 
@@ -174,8 +175,8 @@ def padded_convolution(
     weight: Tensor,
     bias: Tensor | None,
     strides: Sequence[int],
-    low: Sequence[int],
-    high: Sequence[int],
+    low: Sequence[Extent],
+    high: Sequence[Extent],
     dilations: Sequence[int],
     groups: int,
 ) -> Tensor:
@@ -201,7 +202,7 @@ def _transposed(
     strides, dilations = extents_per_dim(stride, spatial), extents_per_dim(dilation, spatial)
     paddings, extra = extents_per_dim(padding, spatial), extents_per_dim(output_padding, spatial)
     ends = [b.sub(p, e) for p, e in zip(paddings, extra, strict=True)]
-    if not static(strides, dilations, paddings, ends, weight.dims[2:]):
+    if not static(strides, dilations):
         return convolution_by_index(b, x, weight, bias, strides, paddings, ends, dilations, groups, transposed=True)
     return cut_conv_transpose(b, x, weight, bias, strides, paddings, ends, dilations, groups)
 
@@ -213,8 +214,8 @@ def cut_conv_transpose(
     weight: Tensor,
     bias: Tensor | None,
     strides: Sequence[int],
-    start: Sequence[int],
-    end: Sequence[int],
+    start: Sequence[Extent],
+    end: Sequence[Extent],
     dilations: Sequence[int],
     groups: int,
 ) -> Tensor:
@@ -222,19 +223,20 @@ def cut_conv_transpose(
 
     Said in the cheapest way.
     """
-    spatial = weight.rank - 2
-    if not static(weight.dims[2:]):
-        return convolution_by_index(b, x, weight, bias, strides, start, end, dilations, groups, transposed=True)
-    kernel = [k for k in weight.dims[2:] if isinstance(k, int)]
-    if groups == 1 and kernel == list(strides) and not any(start) and not any(end) and max(dilations) == 1:
+    kernel = weight.dims[2:]
+    whole = static(kernel, start, end) and list(kernel) == list(strides) and not any(start) and not any(end)
+    if groups == 1 and whole and max(dilations) == 1:
         return _enlarged(b, x, weight, bias, kernel)
+    if max(strides) > 1 and max(dilations) > 1 and not static(kernel, start, end):
+        return convolution_by_index(b, x, weight, bias, strides, start, end, dilations, groups, transposed=True)
     channels = b.floordiv(weight.dims[0], groups)
     grouped = b.reshape(weight, [groups, channels, *weight.dims[1:]])
     if max(strides) > 1 and max(dilations) == 1:
         return _phased(b, x, grouped, bias, strides, start, end)
     grouped = _mirrored(b, b.permute(grouped, [0, 2, *range(3, grouped.rank), 1]))
-    low, high = ([d * (k - 1) - c for d, k, c in zip(dilations, kernel, cut, strict=True)] for cut in (start, end))
-    return _apply(b, x, grouped, bias, [1] * spatial, low, high, dilations, strides)
+    reach = [b.mul(d, b.sub(k, 1)) for d, k in zip(dilations, kernel, strict=True)]
+    low, high = ([b.sub(r, c) for r, c in zip(reach, cut, strict=True)] for cut in (start, end))
+    return _apply(b, x, grouped, bias, [1] * len(kernel), low, high, dilations, strides)
 
 
 def _mirrored(b: Builder, weight: Tensor) -> Tensor:
@@ -270,8 +272,8 @@ def _apply(
     weight: Tensor,
     bias: Tensor | None,
     strides: Sequence[int],
-    low: Sequence[int],
-    high: Sequence[int],
+    low: Sequence[Extent],
+    high: Sequence[Extent],
     dilations: Sequence[int],
     input_dilations: Sequence[int],
 ) -> Tensor:
@@ -284,15 +286,20 @@ def _convolved(
     x: Tensor,
     weight: Tensor,
     strides: Sequence[int],
-    low: Sequence[int],
-    high: Sequence[int],
+    low: Sequence[Extent],
+    high: Sequence[Extent],
     dilations: Sequence[int],
     input_dilations: Sequence[int],
 ) -> Tensor:
-    """Channels last."""
+    """Channels last. The operation pads by numbers known at compile time; others become elements of the input."""
     if x.dtype.is_complex:
         raise NotLowerable("convolution of complex numbers")
-    image = channels_last(b, _batched(b, x, len(strides)))
+    image = _batched(b, x, len(strides))
+    if not static(low, high):
+        pads = [pad for ends in zip(reversed(low), reversed(high), strict=True) for pad in ends]
+        image = zero_padded(b, image, pads)
+        low = high = [0] * len(strides)
+    image = channels_last(b, image)
     groups, filters, *kernel, channels = weight.dims
     b.require_equal(image.dims[-1], b.mul(groups, channels), "convolution: channels of input and weight differ")
     plain = all(is_one(k) for k in kernel) and is_one(groups) and {*strides, *input_dilations} == {1}
@@ -325,8 +332,8 @@ def _phased(
     weight: Tensor,
     bias: Tensor | None,
     strides: Sequence[int],
-    start: Sequence[int],
-    end: Sequence[int],
+    start: Sequence[Extent],
+    end: Sequence[Extent],
 ) -> Tensor:
     """A transposed convolution as a plain one that gives all results between two elements of the input at once.
 
@@ -337,9 +344,9 @@ def _phased(
     ``weight`` is [groups, channels, filters, kernel...].
     """
     groups, channels, filters = weight.dims[:3]
-    kernel = [k for k in weight.dims[3:] if isinstance(k, int)]
+    kernel = weight.dims[3:]
     spatial = len(kernel)
-    taps = [-(-k // s) for k, s in zip(kernel, strides, strict=True)]
+    taps = [b.floordiv(b.add(k, s - 1), s) for k, s in zip(kernel, strides, strict=True)]
     dims: list[Extent] = [groups, *strides, filters, *taps, channels]
 
     def body() -> Elem:
@@ -347,10 +354,12 @@ def _phased(
         inside: Elem | None = None
         where: list[Elem | ir.Value] = [at[0], at[-1], at[1 + spatial]]
         for d, (k, s, j) in enumerate(zip(kernel, strides, taps, strict=True)):
-            tap = at[1 + d] + (scalar.constant(j - 1, torch.int64) - at[2 + spatial + d]) * s
-            if k % s:
-                inside = tap < k if inside is None else inside & (tap < k)
-                tap = scalar.minimum(tap, k - 1)
+            last = scalar.from_extent(b.sub(j, 1), torch.int64)
+            tap = at[1 + d] + (last - at[2 + spatial + d]) * s
+            if not isinstance(k, int) or k % s:
+                size = scalar.from_extent(k, torch.int64)
+                inside = tap < size if inside is None else inside & (tap < size)
+                tap = scalar.minimum(tap, size - 1)
             where.append(tap)
         w = b.extract(weight, where)
         return w if inside is None else scalar.select(inside, w, 0)
@@ -358,8 +367,9 @@ def _phased(
     phases = b.generic([], [], dims, weight.dtype, body)
     count = math.prod(strides)
     phases = b.reshape(phases, [groups, b.mul(filters, count), *taps, channels])
-    low = [j - 1 for j in taps]
-    high = [-((cut + s - k) // s) for k, s, cut in zip(kernel, strides, end, strict=True)]
+    low = [b.sub(j, 1) for j in taps]
+    # As many blocks as the last result needs; that is b.floordiv's, which is the floor of negative numbers, too.
+    high = [b.floordiv(b.sub(b.sub(k, cut), 1), s) for k, s, cut in zip(kernel, strides, end, strict=True)]
     ones = [1] * spatial
     y = _convolved(b, x, phases, ones, low, high, ones, ones)
     batch, *blocks, _ = y.dims
@@ -369,11 +379,12 @@ def _phased(
     y = b.reshape(b.permute(y, order), [batch, *whole, b.mul(groups, filters)])
     sizes = _batched(b, x, spatial).dims[2:]
     for d, (n, k, s, first, last) in enumerate(zip(sizes, kernel, strides, start, end, strict=True)):
-        y = b.slice(y, 1 + d, first, b.add(b.mul(b.sub(n, 1), s), k - first - last), 1)
+        count = b.add(b.mul(b.sub(n, 1), s), b.sub(b.sub(k, first), last))
+        y = b.slice(y, 1 + d, first, count, 1)
     return _finished(b, x, y, bias)
 
 
-def _enlarged(b: Builder, x: Tensor, weight: Tensor, bias: Tensor | None, kernel: Sequence[int]) -> Tensor:
+def _enlarged(b: Builder, x: Tensor, weight: Tensor, bias: Tensor | None, kernel: Sequence[Extent]) -> Tensor:
     """A transposed convolution whose results depend on one element each: a product, and each result a small block."""
     image = channels_last(b, _batched(b, x, len(kernel)))
     b.require_equal(image.dims[-1], weight.dims[0], "convolution: channels of input and weight differ")

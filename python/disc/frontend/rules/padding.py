@@ -25,13 +25,24 @@ def _padded_dims(b: Builder, x: Tensor, pads: Sequence[Extent]) -> tuple[list[Ex
             continue
         dims[dim] = b.add(b.add(dims[dim], before), after)
         front[dim] = before
-    return b.as_exported(dims), front
+    return dims, front
 
 
 @lowers("torch.aten.constant_pad_nd")
 def constant_pad(b: Builder, x: Tensor, pads: Sequence[Extent], value: Any = 0) -> Tensor:
     """x with ``value`` around it; negative pads cut."""
     dims, front = _padded_dims(b, x, pads)
+    return _filled(b, x, b.as_exported(dims), front, pads, value)
+
+
+def zero_padded(b: Builder, x: Tensor, pads: Sequence[Extent]) -> Tensor:
+    """A part of another op's work: x with zeros around it; ``pads`` begin with the last dim, negative ones cut."""
+    return _filled(b, x, *_padded_dims(b, x, pads), pads, 0)
+
+
+def _filled(
+    b: Builder, x: Tensor, dims: Sequence[Extent], front: dict[int, Extent], pads: Sequence[Extent], value: Any
+) -> Tensor:
     if all(isinstance(p, int) and p <= 0 for p in pads):
         for dim, before in front.items():
             x = b.slice(x, dim, b.sub(0, before), dims[dim])
@@ -74,6 +85,7 @@ _Place = Callable[[Elem, Elem], Elem]
 def _pad_by(b: Builder, x: Tensor, pads: Sequence[Extent], source: _Place) -> Tensor:
     """x padded by elements of its own: ``source`` of an index and of the extent is where to find one."""
     dims, front = _padded_dims(b, x, pads)
+    dims = b.as_exported(dims)
 
     def place(dim: int, before: Extent) -> Callable[[Elem], Elem]:
         extent = x.dims[dim]
