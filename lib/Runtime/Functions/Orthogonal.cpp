@@ -82,27 +82,20 @@ void orthogonalize(Matrix u, Matrix v, double *squares, double tolerance) {
   }
 }
 
-/// Makes the rows from `first` on unit vectors orthogonal to all before.
+/// Makes the rows from `first` on unit vectors orthogonal to all before, which are unit vectors orthogonal to each
+/// other.
 void complete(Matrix u, int64_t first) {
-  int64_t candidate = 0;
-  for (int64_t k = first; k < u.rows; ++k) {
-    double norm = 0;
-    // Some unit vector is not nearly in the span of fewer than u.cols vectors: the threshold is below its distance.
-    double threshold = 0.5 / std::sqrt(double(u.cols));
-    while (norm < threshold) {
-      double *row = u.row(k);
-      std::fill(row, row + u.cols, 0.0);
-      row[candidate++ % u.cols] = 1;
-      for (int twice = 0; twice < 2; ++twice)
-        for (int64_t i = 0; i < k; ++i)
-          subtractRow(u, k, u, i, dot(row, u.row(i), u.cols));
-      norm = std::sqrt(dot(row, row, u.cols));
-      if (candidate > 4 * u.cols * (u.rows + 1)) // there are numbers that are none
-        break;
-    }
-    for (int64_t j = 0; j < u.cols; ++j)
-      u(k, j) /= norm;
+  int64_t count = u.rows - first;
+  if (count <= 0) // no vectors are asked for
+    return;
+  ColumnMajor rest = ColumnMajor::Zero(u.cols, count);
+  rest.diagonal(-first).setOnes();
+  if (first) {
+    Eigen::HouseholderQR<ColumnMajor> solver(inRows({u.data, first, u.cols}).transpose());
+    Eigen::RowVectorXd workspace;
+    solver.householderQ().applyThisOnTheLeft(rest, workspace);
   }
+  inRows({u.row(first), count, u.cols}) = rest.transpose();
 }
 } // namespace
 
