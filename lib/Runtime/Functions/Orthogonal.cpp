@@ -22,6 +22,7 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr int kMaxSweeps = 60;
 /// Rotations alone are faster for so few rows that are so short.
 constexpr int64_t kFewRows = 5, kShortRows = 64;
+constexpr double kFarShorter = 0x1p-16;
 constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
 
 /// The power of two by which `a` is divided so that the squares of its elements neither overflow nor vanish.
@@ -57,15 +58,23 @@ double dot(const double *x, const double *y, int64_t count) {
   return Vector(x, count).dot(Vector(y, count)); // several sums at once
 }
 
-/// The rows of u become orthogonal, but for cosines of up to `tolerance`; v takes the same rotations. `squares` has
-/// room for a number of each row.
+/// The length up to which a row is nothing but rounding errors, where the longest row has the length 1.
+double noiseOf(Matrix u) { return kEpsilon * double(std::max(u.rows, u.cols)); }
+
+/// The rows of u become orthogonal, but for cosines of up to `tolerance`, and but for those that are rounding errors; v
+/// takes the same rotations. `squares` has room for a number of each row.
 void orthogonalize(Matrix u, Matrix v, double *squares, double tolerance) {
   for (int sweep = 0; sweep < kMaxSweeps; ++sweep) {
     bool rotated = false;
-    for (int64_t p = 0; p < u.rows; ++p)
+    double least = 0;
+    for (int64_t p = 0; p < u.rows; ++p) {
       squares[p] = dot(u.row(p), u.row(p), u.cols);
+      least = std::max(least, squares[p] * noiseOf(u) * noiseOf(u));
+    }
     for (int64_t p = 0; p < u.rows; ++p)
       for (int64_t q = p + 1; q < u.rows; ++q) {
+        if (squares[p] <= least || squares[q] <= least)
+          continue;
         double pq = dot(u.row(p), u.row(q), u.cols);
         if (!(std::fabs(pq) > tolerance * std::sqrt(squares[p]) * std::sqrt(squares[q])) ||
             !(std::fabs(pq) > 0x1p-1000))
@@ -223,23 +232,36 @@ int32_t disc_fn_svd(disc_call *call, const disc_view *operands, const int64_t *,
         inRows(work) = inRows(a) / scale;
       else
         inRows(work) = inRows(a).transpose() / scale;
-      bool found = false;
-      if (prepares) {
+      if (rootsSuffice && prepares) {
         products.noalias() = inRows(work) * inRows(work).transpose();
-        solver.compute(products, rootsSuffice ? Eigen::EigenvaluesOnly : Eigen::ComputeEigenvectors);
-        found = solver.info() == Eigen::Success;
-      }
-      if (found && rootsSuffice) {
-        for (int64_t i = 0; i < count; ++i)
-          values(0, i) = std::sqrt(std::max(solver.eigenvalues()[count - 1 - i], 0.0)) * scale;
-        storeMatrix(operands[2], batch, values);
-        continue;
+        if (solver.compute(products, Eigen::EigenvaluesOnly).info() == Eigen::Success) {
+          for (int64_t i = 0; i < count; ++i)
+            values(0, i) = std::sqrt(std::max(solver.eigenvalues()[count - 1 - i], 0.0)) * scale;
+          storeMatrix(operands[2], batch, values);
+          continue;
+        }
       }
       setIdentity(right);
-      if (found) {
-        inRows(right) = solver.eigenvectors().rowwise().reverse().transpose();
-        rows.noalias() = inRows(right) * inRows(work);
-        inRows(work) = rows;
+      // Rows that are far shorter than the first are not told apart by the first products, but by their own.
+      double longest = 0;
+      for (int64_t first = 0; prepares && first < count;) {
+        Matrix block = {work.row(first), count - first, length}, turned = {right.row(first), count - first, count};
+        products.noalias() = inRows(block) * inRows(block).transpose();
+        if (solver.compute(products).info() != Eigen::Success)
+          break;
+        products = solver.eigenvectors().rowwise().reverse().transpose();
+        rows.noalias() = products * inRows(block);
+        inRows(block) = rows;
+        if (vectors) {
+          rows.noalias() = products * inRows(turned);
+          inRows(turned) = rows;
+        }
+        double top = inRows(block).row(0).norm();
+        longest = std::max(longest, top);
+        if (top <= longest * noiseOf(work))
+          break;
+        while (first < count && inRows(work).row(first).norm() > top * kFarShorter)
+          ++first;
       }
       orthogonalize(work, vectors ? right : Matrix{right.data, count, 0}, squares, tolerance);
       for (int64_t i = 0; i < count; ++i) {
@@ -255,7 +277,7 @@ int32_t disc_fn_svd(disc_call *call, const disc_view *operands, const int64_t *,
       int64_t rank = 0;
       for (int64_t i = 0; i < count; ++i) {
         double value = values(0, order[i]);
-        if (value > largest * kEpsilon * 1e-3 && value > 0) {
+        if (value > largest * noiseOf(work)) {
           ++rank;
           for (int64_t j = 0; j < length; ++j)
             sortedRows[i * length + j] = a.data[order[i] * length + j] / value;
