@@ -27,6 +27,7 @@ from ..torch_compat.symbols import ShapeEnv, ValueRanges, symbolic_config
 from ..torch_compat.tracing import UnsupportedOperatorException
 from ..trees import Unknown, by_rows
 from . import (
+    attributes,
     enlarged_examples,
     enum_arguments,
     example,
@@ -155,7 +156,7 @@ def export(
 def _export(
     module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None, dynamic_shapes: Any, gradients: bool
 ) -> ExportedProgram:
-    with torch.no_grad(), _tracing(module), recorded_below(gradients) as tracing:
+    with torch.no_grad(), _tracing(module), recorded_below(gradients) as tracing, attributes.noticed() as changes:
         args, kwargs = _distinct(args, kwargs)
 
         def traced() -> ExportedProgram:
@@ -167,6 +168,7 @@ def _export(
                         tracing.second = True
                         check_same(program, _traced(module, args, kwargs, dynamic_shapes))
                 check_sharing(program)
+                changes.report(program)
                 settle(program.graph)
                 enum_arguments.settle(program)
                 return program
@@ -206,8 +208,7 @@ def _export(
                     break
         if fixed:
             least = min(fixed, key=lambda found: len(found.dims))
-            if least.dims:
-                warn(f"{least.error.diagnostic} (Dim.AUTO allows it)")
+            warn(f"{least.error.diagnostic}{' (Dim.AUTO allows it)' if least.dims else ''}")
             check_sharing(least.program)
             settle(least.program.graph)
             return least.program
@@ -353,7 +354,7 @@ def _traced_by_hints(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_sh
         if mine is args and oblivious and (node := example.differing(program)):
             failed = _differs(node, hints.ones((args, kwargs), names, specs))
             continue
-        own = (guard.text for guard in guards if guard.own)
+        own = (guard.text for guard in guards if guard.own or guard.number)
         note_lines(program, {guard.text: guard.source for guard in guards}, own)
         # The second trace takes numbers for positive and notes no condition.
         program._range_constraints = hints.without_assumed_bounds(
@@ -419,8 +420,8 @@ def _refuse_single(program: ExportedProgram, names: Sequence[str], specs: Sequen
 
 
 def _note_own(program: ExportedProgram, guards: Sequence[_Guard]) -> None:
-    """Remembers what the model's code itself asked for."""
-    own = {guard.text: guard.source for guard in guards if guard.own}
+    """Remembers what the model's code itself asked for, and what an operator takes as a number of Python."""
+    own = {guard.text: guard.source for guard in guards if guard.own or guard.number}
     note_lines(program, own, own)
 
 
@@ -430,6 +431,7 @@ def _traced_by_dims(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_sha
         with _recorded(first):
             program = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
         if numbers := [guard for guard in first if guard.number]:
+            _note_own(program, first)
             raise _fixed(program, [], numbers)
         _note_own(program, first)
         return program

@@ -73,6 +73,15 @@ BUFFER_HOOKS = ItemPatch(
     None,
 )
 
+# -- the model's attributes: frontend/attributes.py -------------------------------------------------------
+
+ATTRIBUTES = Patch(
+    "torch.export._trace:_detect_attribute_assignment",
+    "Runs around the model's call and puts its attributes back. Before that, those that the call changes are noted."
+    " Without it a model that counts its calls in an attribute compiles without notice, and does not count.",
+    "(mod)",
+)
+
 # -- symbols and their ranges -----------------------------------------------------------------------------
 
 CREATE_SYMBOL = Patch(

@@ -373,3 +373,58 @@ def test_tokens_shifted_to_the_right():
     for size in ((2, 7), (1, 1), (3, 2), (5, 3), (64, 256), (2, 1)):
         ids = torch.randint(3, 99, size)
         assert torch.equal(model(ids), shifted(ids))
+
+
+@pytest.mark.parametrize("size", ["one", "several"])
+def test_adaptive_pools_to_sizes_known_at_run_time(size):
+    class Pools(nn.Module):
+        def forward(self, x, y):
+            n = y.shape[0] if size == "one" else y.shape[0] + x.shape[2] // 4
+            return (
+                functional.adaptive_avg_pool1d(x, n),
+                functional.adaptive_max_pool1d(x, n),
+                functional.adaptive_avg_pool2d(x[None], (n, 3)),
+                functional.adaptive_max_pool2d(x[None], (2, n)),
+                functional.adaptive_max_pool2d(x[None], (n, None)),
+                functional.adaptive_max_pool3d(x[None, None], (2, n, 3)),
+                functional.adaptive_max_pool1d(x, 4, return_indices=True),
+            )
+
+    dims = ({2: Dim("n", min=1, max=60)}, {0: Dim("m", min=1, max=9)})
+    model = disc.compile(Pools(), (torch.randn(2, 8, 12), torch.randn(5)), dynamic_shapes=dims)
+    for n, m in ((20, 3), (12, 5), (9, 1), (60, 9), (1, 9), (13, 4)):
+        args = torch.randn(2, 8, n), torch.randn(m)
+        torch.testing.assert_close(model(*args), Pools()(*args))
+
+
+_OF_TWO_SIZES = {
+    "kernel": lambda x, k: functional.max_pool1d(x, k),
+    "windows": lambda x, k: x.unfold(2, k, 1),
+    "chunks": lambda x, k: x.chunk(k, 2)[0],
+    "bins": lambda x, k: torch.histc(x, k),
+    "epsilon": lambda x, k: functional.instance_norm(x, eps=float(k)),
+    "values": lambda x, k: x.new_tensor([k]),
+    "repeated": lambda x, k: torch.cat([x] * k),
+    "groups": lambda x, k: functional.group_norm(x.repeat(1, k, 1), k),
+}
+
+
+@pytest.mark.parametrize("name", _OF_TWO_SIZES)
+def test_numbers_of_two_sizes_are_checked(name):
+    """What an operator takes as a number of Python is the example's; at a call with another number that is an error."""
+    function = _OF_TWO_SIZES[name]
+
+    class Model(nn.Module):
+        def forward(self, x, y):
+            return function(x, x.shape[2] // y.shape[0])
+
+    dims = ({2: Dim("n", min=9, max=60)}, {0: Dim("m", min=1, max=9)})
+    with pytest.warns(UserWarning, match="can have sizes like the example's only"):
+        model = disc.compile(Model(), (torch.randn(2, 8, 12), torch.randn(5)), dynamic_shapes=dims)
+    for n, m in ((12, 5), (12, 6), (16, 7), (12, 3), (9, 9), (60, 1)):
+        args = torch.randn(2, 8, n), torch.randn(m)
+        if n // m == 2:
+            torch.testing.assert_close(model(*args), Model()(*args))
+        else:
+            with pytest.raises(disc.ShapeError, match=rf"expected n // m == 2, got {n // m}"):
+                model(*args)

@@ -311,7 +311,8 @@ class Copies(nn.Module):
         h = torch.sin(y)
         self.scale.add_(1)
         results = {"x": x, "before": before, "row": row, "after": x.clone(), "y": y, "copied": y.clone()}
-        results |= {"view": y.detach(), "copied view": y.view(-1, 3).clone(), "h": h, "again": h, "copy of h": h.clone()}
+        results |= {"view": y.detach(), "copied view": y.view(-1, 3).clone()}
+        results |= {"h": h, "again": h, "copy of h": h.clone()}
         return results | {"scale": self.scale, "copied scale": self.scale.clone(), "weight": self.weight.clone()}
 
 
@@ -371,3 +372,113 @@ def test_pt2_file(tmp_path):
         torch.testing.assert_close(model(x, y), eager(x_eager, y))
         torch.testing.assert_close(x, x_eager)
         torch.testing.assert_close(model.state()["total"], eager.total)
+
+
+class Notes(nn.Module):
+    """Changes attributes that are no buffers."""
+
+    def __init__(self, forward):
+        super().__init__()
+        self.mean, self.history, self.calls, self.size, self.last = torch.ones(3), [], 0, 0, None
+        self.own = forward
+
+    def forward(self, x):
+        return self.own(self, x)
+
+
+def _averages(self, x):
+    self.mean = self.mean * 0.9 + x.sum(0)
+    return x - self.mean
+
+
+def _appends(self, x):
+    self.history.append(x.sum(0))
+    return sum(self.history)
+
+
+class Counting(Notes):
+    def forward(self, x):
+        self.calls += 1
+        return x * self.calls
+
+
+def _keeps(self, x):
+    self.last = x * 2
+    return self.last + 1
+
+
+def _begins_anew(self, x):
+    self.history = []
+    self.history.append(x)
+    self.size = x.shape[0]
+    return self.history[0] + self.size + self.mean
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [(Notes(_appends), "self.history"), (Counting(None), "self.calls"), (Notes(_keeps), "self.last")],
+    ids=["appends", "counts", "keeps"],
+)
+def test_changed_attributes_are_a_warning(model, name):
+    with pytest.warns(UserWarning, match=f"the call changes {name}, which a compiled model does not"):
+        disc.compile(model, (torch.randn(5, 3),), dynamic_shapes=({0: N},))
+    assert model.history == [] and model.calls == 0 and model.last is None
+
+
+def test_a_tensor_that_is_read_and_replaced_is_an_error():
+    with pytest.raises(disc.CompileError, match=r"self.mean is read and replaced by the call, but is not a buffer"):
+        disc.compile(Notes(_averages), (torch.randn(5, 3),), dynamic_shapes=({0: N},))
+
+
+def test_attributes_that_each_call_sets_first_are_none_of_that(recwarn):
+    model = Notes(_begins_anew)
+    compiled = disc.compile(model, (torch.randn(5, 3),), dynamic_shapes=({0: N},))
+    for n in (5, 1, 100):
+        x = torch.randn(n, 3)
+        torch.testing.assert_close(compiled(x), copy.copy(model)(x))
+    assert not [w for w in recwarn if "the call changes" in str(w.message)]
+
+
+class ByData(nn.Module):
+    """Reads and assigns ``.data``."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.ones(3))
+        self.weight = nn.Parameter(torch.ones(3))
+
+    def forward(self, x, factor):
+        self.mean.data.mul_(0.9).add_(x.sum(0))
+        self.weight.data = self.weight * 0.5 + factor
+        y = x * 2
+        y.data = y + 1
+        y.data[:1] += self.mean.data
+        if factor.sum() > 0:
+            y.data.mul_(factor)
+        x.data = x * 3
+        return y * self.weight, x.data
+
+
+def test_data_attribute():
+    model = ByData()
+    eager = copy.deepcopy(model)
+    with torch.no_grad():
+        compiled = disc.compile(model, (torch.randn(5, 3), torch.randn(3)), dynamic_shapes=({0: N}, None))
+        for n, sign in ((5, 1), (1, -1), (7, -1), (100, 1), (2, 1)):
+            x, factor = torch.randn(n, 3), sign * torch.rand(3)
+            mine = x.clone()
+            torch.testing.assert_close(compiled(mine, factor), eager(x, factor))
+            torch.testing.assert_close(mine, x)
+            torch.testing.assert_close(model.state_dict(), eager.state_dict())
+
+
+def test_data_of_another_shape():
+    class Grown(nn.Module):
+        def forward(self, x):
+            y = x * 2
+            y.data = torch.cat([y, y])
+            return y
+
+    with pytest.raises(disc.CompileError, match=r"is assigned to .data of one") as caught:
+        disc.compile(Grown(), (torch.randn(5, 3),), dynamic_shapes=({0: N},))
+    assert "y.data" in str(caught.value) or __file__ in str(caught.value)

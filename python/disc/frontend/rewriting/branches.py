@@ -12,8 +12,8 @@ from torch import Tensor
 
 from ... import errors
 from .. import markers
-from . import graph, identities, lists
-from .conditions import equal_sizes, implied, is_bool, is_int, known_truth, marked, number, number_tensor, same_number
+from . import conditions, graph, identities, lists
+from .conditions import equal_sizes, implied, is_bool, is_int, known_truth, marked, number_tensor, same_number
 from .optional import OptionalValue, settled, where
 from .parts import has_parts
 from .raised import text_of_raise
@@ -126,7 +126,7 @@ class _Merge:
     @staticmethod
     def _anew(size: Any) -> Any:
         """An extent, computed where it is used."""
-        return number(size.node.expr, graph.environment()) if isinstance(size, torch.SymInt) else size
+        return conditions.number(size.node.expr, graph.environment()) if isinstance(size, torch.SymInt) else size
 
     def _fitted(self, value: Callable[[], Tensor], inside: Tensor, other: Tensor) -> Callable[[], Tensor]:
         """The else side's tensor, of an extent that is 1 there: seen as the other side's extent, if it is the same."""

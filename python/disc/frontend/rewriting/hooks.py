@@ -34,6 +34,7 @@ from .neighbours import irrelevant, leads_to_an_error
 from .raised import is_message, reasons
 from .region import carry_changes
 from .symbolic_calls import symbolic_call
+from .tensor_data import data_call
 
 
 class NeedsRewriting(BaseException):
@@ -113,7 +114,7 @@ class _Guarding(TorchFunctionMode):
         if func is torch.cdist and "if_necessary" in (kwargs or {}).get("compute_mode", "if_necessary"):
             # Else it asks whether there are more than 25 rows.
             kwargs = {**(kwargs or {}), "compute_mode": "donot_use_mm_for_euclid_dist"}
-        called = symbolic_call(func, args, kwargs or {}) or func
+        called = data_call(func) or symbolic_call(func, args, kwargs or {}) or func
         if func is Tensor.__getitem__ and _is_mixed(args[1]):
             called = _get
         result = called(*args, **(kwargs or {}))

@@ -18,6 +18,7 @@ from ...torch_compat.tracing import DisableTorchFunction, nodes_of_symbols
 from .. import markers
 from ..locations import is_layer_file, is_user_file
 from .sites import PACKAGE
+from .tensor_data import assigns_data
 
 
 def quietly(function: Callable[..., Any], *args: Any) -> Any:
@@ -247,6 +248,8 @@ def _written(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Ten
             if arg.alias_info is not None and arg.alias_info.is_write
         ]
         return [x for x in pytree.tree_leaves(changed) if isinstance(x, Tensor)]
+    if assigns_data(func):
+        return [args[0]]
     name = getattr(func, "__name__", "")
     found = [kwargs.get("out")]
     in_place = (name.endswith("_") and not name.endswith("__") and name not in _FLAGGING) or name in _ASSIGNING

@@ -220,14 +220,40 @@ def _max_pool1d(
     return torch.max_pool2d(input.unsqueeze(-2), size, step, low, apart, ceil_mode).squeeze(-2)
 
 
-def _regardless_of_layout(func: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """A function that asks how its image lies in memory, which is no condition on its sizes."""
+def _adaptive(func: Callable[..., Any]) -> Callable[..., Any]:
+    """An adaptive pool. It asks how its image lies in memory, which is no condition on its sizes.
 
-    def call(input: Tensor, *args: Any, **options: Any) -> Tensor:
+    PyTorch has numbers of C++ for most sizes of results; of those that are known at run time only it asks the value.
+    """
+    name = func.__name__
+    rank = int(name[len("adaptive_max_pool")])
+    indices = name.endswith("_with_indices") or func is torch.adaptive_max_pool1d
+
+    def call(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+        sizes = list(output_size) if isinstance(output_size, (list, tuple)) else [output_size] * rank
+        if any(isinstance(size, torch.SymInt) for size in sizes):
+            if rank == 1 and "avg" in name:
+                return functional.adaptive_avg_pool2d(input.unsqueeze(-2), (1, *sizes)).squeeze(-2)
+            if "max" in name and not return_indices and not indices:
+                for dim, size in enumerate(reversed(sizes)):
+                    input = input if size is None else _largest_of_parts(input, -1 - dim, size)
+                return input
+            if "max" in name:
+                output_size = [size.node.guard_int("", 0) if isinstance(size, torch.SymInt) else size for size in sizes]
         with unguarded(input):
-            return func(input, *args, **options)
+            return func(input, output_size, *([return_indices] if return_indices else []))
 
     return call
+
+
+def _largest_of_parts(x: Tensor, dim: int, count: Any) -> Tensor:
+    """The largest elements of ``count`` parts of a dim, which may overlap by one element."""
+    x = x.movedim(dim, -1)
+    length = x.shape[-1]
+    part, place = torch.arange(count, device=x.device).unsqueeze(-1), torch.arange(length, device=x.device)
+    inside = (place >= part * length // count) & (place < -(-(part + 1) * length // count))
+    least = -torch.inf if x.is_floating_point() else torch.iinfo(x.dtype).min
+    return torch.where(inside, x.unsqueeze(-2), least).amax(-1).movedim(-1, dim)
 
 
 def _triangle(kept: Callable[[Tensor, Any], Tensor]) -> Callable[..., Tensor]:
@@ -316,6 +342,8 @@ _ADAPTIVE: tuple[Any, ...] = (
     functional.adaptive_max_pool1d_with_indices,
     functional.adaptive_max_pool2d,
     functional.adaptive_max_pool2d_with_indices,
+    functional.adaptive_max_pool3d,
+    functional.adaptive_max_pool3d_with_indices,
 )
 # These ask for sizes of their tensors.
 _OF_SIZES: dict[Any, Callable[..., Any]] = {
@@ -332,7 +360,7 @@ _OF_SIZES: dict[Any, Callable[..., Any]] = {
     Tensor.cov: _cov,
     torch.max_pool1d: _max_pool1d,
     functional.max_pool1d: _max_pool1d,
-    **{f: _regardless_of_layout(f) for f in _ADAPTIVE},
+    **{f: _adaptive(f) for f in _ADAPTIVE},
     **{f: _of_something(f) for f in (torch.quantile, Tensor.quantile, torch.nanquantile, Tensor.nanquantile)},
     torch.corrcoef: _corrcoef,
     Tensor.corrcoef: _corrcoef,

@@ -1,0 +1,142 @@
+"""Attributes of modules that a call changes, and that are not buffers: a compiled model does not change them.
+
+A tensor that the call reads and then replaces (``self.h = self.h * 0.9 + x``) is an error. Numbers that it counts on
+(``self.calls += 1``) and containers that it adds to (``self.history.append(x)``) are a warning, since much code notes
+such things for others than the model.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from .. import errors
+from ..torch_compat import patches
+from ..torch_compat.patching import replaced
+from .locations import warn
+from .result_layouts import storage_of
+
+_STANDARD = frozenset(torch.nn.Module().__dict__)
+_HELP = "register it as a buffer (register_buffer), or make it an input and an output"
+
+
+@dataclass(frozen=True)
+class _Value:
+    """An attribute before the call."""
+
+    module: torch.nn.Module
+    path: str
+    name: str
+    value: Any
+    items: tuple[int, ...] | None
+    """Of a container: what it held."""
+
+    @staticmethod
+    def of(module: torch.nn.Module, path: str, name: str) -> _Value:
+        value = module.__dict__[name]
+        return _Value(module, f"self.{path}.{name}" if path else f"self.{name}", name, value, _items(value))
+
+
+def _items(value: Any) -> tuple[int, ...] | None:
+    """The identities of what a container holds."""
+    if not isinstance(value, (list, dict, set)):
+        return None
+    return tuple(map(id, value.values() if isinstance(value, dict) else value))
+
+
+@dataclass
+class Changes:
+    """What the last trace of a model changed."""
+
+    tensors: list[_Value] = field(default_factory=list)
+    others: list[str] = field(default_factory=list)
+
+    def note(self, before: list[_Value], modules: dict[str, torch.nn.Module]) -> None:
+        """Compares the attributes with what they were."""
+        self.tensors, self.others = [], []
+        known = {(id(old.module), old.name) for old in before}
+        for path, module in modules.items():
+            for name, value in module.__dict__.items():
+                if name not in _STANDARD and (id(module), name) not in known and isinstance(value, torch.Tensor):
+                    self.others.append(_Value.of(module, path, name).path)
+        for old in before:
+            new = old.module.__dict__.get(old.name, old.value)
+            if new is old.value:
+                if _items(new) != old.items:
+                    self.others.append(old.path)
+            elif isinstance(old.value, torch.Tensor):
+                self.tensors.append(old)
+            elif isinstance(new, torch.Tensor):
+                self.others.append(old.path)
+            elif all(isinstance(value, (bool, int, float)) for value in (old.value, new)):
+                self.others += [old.path] if new != old.value and _counts(type(old.module), old.name) else []
+
+    def report(self, program: ExportedProgram) -> None:
+        """Raises for a tensor that the program reads as it was before the call, and warns of what else changed."""
+        read = {storage_of(value) for value in program.constants.values() if isinstance(value, torch.Tensor)}
+        for old in self.tensors:
+            if storage_of(old.value) in read:
+                raise errors.ControlFlowError(
+                    "import", f"{old.path} is read and replaced by the call, but is not a buffer: {_HELP}"
+                )
+            self.others.append(old.path)
+        if self.others:
+            names = " and ".join(sorted(set(self.others)))
+            warn(
+                f"the call changes {names}, which a compiled model does not: it always has what was there when it was "
+                f"compiled. If results depend on that, {_HELP}"
+            )
+
+
+def _counts(kind: type, name: str) -> bool:
+    """Whether a method of a class computes an attribute of what it was."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
+    except (OSError, TypeError, SyntaxError):
+        return False
+    for node in ast.walk(tree):
+        if isinstance(node, ast.AugAssign) and _is_own(node.target, name):
+            return True
+        assigned = isinstance(node, ast.Assign) and any(_is_own(target, name) for target in node.targets)
+        if assigned and any(_is_own(part, name) for part in ast.walk(node.value)):  # type: ignore[attr-defined]
+            return True
+    return False
+
+
+def _is_own(node: ast.AST, name: str) -> bool:
+    own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+    return own and node.attr == name  # type: ignore[attr-defined]
+
+
+@contextmanager
+def noticed() -> Iterator[Changes]:
+    """While it is active, a trace notes the attributes that the model's call changes."""
+    changes = Changes()
+
+    @contextmanager
+    def around(original: Any, mod: torch.nn.Module) -> Iterator[None]:
+        with warnings.catch_warnings():
+            # `changes` says it with its consequence.
+            warnings.filterwarnings("ignore", message="The tensor attribute")
+            with original(mod):
+                modules = dict(mod.named_modules())
+                before = [
+                    _Value.of(module, path, name)
+                    for path, module in modules.items()
+                    for name in module.__dict__
+                    if name not in _STANDARD
+                ]
+                yield
+                changes.note(before, modules)
+
+    with replaced({patches.ATTRIBUTES: around}):
+        yield changes
