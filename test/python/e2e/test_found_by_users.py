@@ -428,3 +428,73 @@ def test_numbers_of_two_sizes_are_checked(name):
         else:
             with pytest.raises(disc.ShapeError, match=rf"expected n // m == 2, got {n // m}"):
                 model(*args)
+
+
+def test_pools_over_all_of_a_dim():
+    def pools(x):
+        image = x[:, None]
+        return (
+            functional.max_pool1d(x, x.size(2)).squeeze(2),
+            functional.max_pool1d(x, kernel_size=x.shape[2], stride=1, ceil_mode=True),
+            nn.functional.avg_pool1d(x, x.shape[-1]),
+            functional.avg_pool2d(image, x.size()[1:]),
+            functional.avg_pool2d(image, (2, x.shape[2]), stride=(1, 3)),
+            functional.max_pool2d(image, kernel_size=(3, x.shape[2])),
+            functional.max_pool2d(image, (x.shape[1], 1)),
+            functional.avg_pool3d(image[:, :, None], (1, 2, x.shape[2])),
+        )
+
+    model = disc.compile(pools, (torch.randn(2, 8, 12),), dynamic_shapes=({2: Dim("n", min=1, max=60)},))
+    for n in (12, 1, 2, 60, 17):
+        x = torch.randn(2, 8, n)
+        torch.testing.assert_close(model(x), pools(x))
+
+
+def test_fill_diagonal_of_any_size():
+    def filled(x, y):
+        square = x @ x.T
+        return square.fill_diagonal_(-1.0), y.fill_diagonal_(2)
+
+    dims = ({0: Dim("n", min=1, max=60)}, {1: Dim("m", min=1, max=60)})
+    model = disc.compile(filled, (torch.randn(8, 8), torch.randn(8, 8)), dynamic_shapes=dims)
+    for n, m in ((8, 8), (1, 1), (3, 60), (60, 3), (9, 7)):
+        x, y = torch.randn(n, 8), torch.randn(8, m)
+        mine = y.clone()
+        torch.testing.assert_close(model(x, mine), filled(x, y))
+        torch.testing.assert_close(mine, y)
+
+
+def test_least_squares():
+    def solved(a, b):
+        whole, last = torch.linalg.lstsq(a, b), torch.linalg.lstsq(a, b[..., 0], driver="gelsd")
+        single = torch.linalg.lstsq(a[0], b[0, :, 0]).solution
+        return whole.solution, whole.rank, last[0], last.singular_values, single
+
+    dims = {0: Dim("b", min=1, max=9), 1: Dim("n", min=1, max=20)}
+    model = disc.compile(solved, (torch.randn(3, 8, 3), torch.randn(3, 8, 2)), dynamic_shapes=(dims, dims))
+    for batch, n in ((2, 13), (3, 8), (9, 20), (1, 3), (2, 3), (2, 1), (4, 2)):
+        a, b = torch.randn(batch, n, 3, dtype=torch.float64), torch.randn(batch, n, 2, dtype=torch.float64)
+        for got, want in zip(model(a.float(), b.float()), solved(a, b), strict=True):
+            # Of random matrices the smallest singular value may be small, and what it is divided by is f32.
+            torch.testing.assert_close(got.to(want.dtype), want, rtol=1e-3, atol=1e-3)
+    with pytest.raises(disc.CompileError, match="depends on the rank"):
+        disc.compile(
+            lambda a, b: torch.linalg.lstsq(a, b, driver="gelsd").residuals.sum(),
+            (torch.randn(3, 8, 3), torch.randn(3, 8, 2)),
+            dynamic_shapes=(dims, dims),
+        )
+
+
+def test_residuals_of_least_squares():
+    def solved(a, b):
+        return tuple(torch.linalg.lstsq(a, b, driver=driver) for driver in ("gels", "gelsd", "gelsy"))
+
+    dims = {0: Dim("b", min=1, max=9)}
+    model = disc.compile(solved, (torch.randn(3, 8, 3), torch.randn(3, 8, 2)), dynamic_shapes=(dims, dims))
+    for batch in (3, 1, 9):
+        a, b = torch.randn(batch, 8, 3), torch.randn(batch, 8, 2)
+        for got, want in zip(model(a, b), solved(a, b), strict=True):
+            torch.testing.assert_close(tuple(got), tuple(want), rtol=1e-3, atol=1e-4)
+    a[0, :, 1] = a[0, :, 0]
+    with pytest.raises(disc.ShapeError, match="without full rank"):
+        model(a, b)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ... import errors
 from ...torch_compat.operators import istft, pad_sequence
 from ...torch_compat.symbols import free_unbacked_symbols
-from ..layout_questions import unguarded
+from .pool_calls import ADAPTIVE_POOLS, WHOLE_POOLS, is_whole, max_pool1d
 
 
 def _linspace(start: Any, end: Any, steps: Any, **options: Any) -> Tensor:
@@ -203,57 +204,58 @@ def _pad_sequence(
     return torch.stack(rows, 0 if batch_first else 1)
 
 
-def _max_pool1d(
-    input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Tensor:
-    # PyTorch checks the length as a number of C++.
-    size, step, low, apart = (
-        [fixed, *(x if isinstance(x, (list, tuple)) else [x])]
-        for fixed, x in ((1, kernel_size), (1, stride or kernel_size), (0, padding), (1, dilation))
-    )
-    return torch.max_pool2d(input.unsqueeze(-2), size, step, low, apart, ceil_mode).squeeze(-2)
+class _NotComputed:
+    """Stands for a result whose size depends on data; whatever asks something of it is an error."""
+
+    def __init__(self, name: str) -> None:
+        self.__dict__["_disc_name"] = name
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        text = self.__dict__["_disc_name"]
+        raise errors.UnsupportedTypeError(
+            "import", f"{text}: their number depends on the rank, which a compiled model does not compute"
+        )
 
 
-def _adaptive(func: Callable[..., Any]) -> Callable[..., Any]:
-    """An adaptive pool. It asks how its image lies in memory, which is no condition on its sizes.
-
-    PyTorch has numbers of C++ for most sizes of results; of those that are known at run time only it asks the value.
-    """
-    name = func.__name__
-    rank = int(name[len("adaptive_max_pool")])
-    indices = name.endswith("_with_indices") or func is torch.adaptive_max_pool1d
-
-    def call(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-        sizes = list(output_size) if isinstance(output_size, (list, tuple)) else [output_size] * rank
-        if any(isinstance(size, torch.SymInt) for size in sizes):
-            if rank == 1 and "avg" in name:
-                return functional.adaptive_avg_pool2d(input.unsqueeze(-2), (1, *sizes)).squeeze(-2)
-            if "max" in name and not return_indices and not indices:
-                for dim, size in enumerate(reversed(sizes)):
-                    input = input if size is None else _largest_of_parts(input, -1 - dim, size)
-                return input
-            if "max" in name:
-                output_size = [size.node.guard_int("", 0) if isinstance(size, torch.SymInt) else size for size in sizes]
-        with unguarded(input):
-            return func(input, output_size, *([return_indices] if return_indices else []))
-
-    return call
+def _lstsq(input: Tensor, b: Tensor, rcond: Any = None, *, driver: str | None = None) -> Any:
+    # PyTorch has no fake kernel: how many residuals there are depends on the rank.
+    u, values, vh = torch.linalg.svd(input, full_matrices=False)
+    if rcond is None:
+        rcond = torch.finfo(values.dtype).eps * torch.sym_max(input.shape[-2], input.shape[-1])
+    large = values > rcond * values[..., :1]
+    inverse = torch.where(large, 1 / values, 0)
+    single = b.dim() == 1 or (b.dim() == input.dim() - 1 and b.shape == input.shape[:-1])
+    columns = b.unsqueeze(-1) if single else b
+    solution = vh.mH @ (inverse.unsqueeze(-1) * (u.mH @ columns))
+    rank, count = large.sum(-1), (input.shape[-2], input.shape[-1])
+    residuals: Any = values.new_empty(0)
+    if driver not in (None, "gelsy") and not all(type(size) is int for size in count):
+        residuals = _NotComputed("the residuals of linalg.lstsq")
+    elif driver not in (None, "gelsy") and count[0] > count[1]:
+        if driver != "gels":
+            torch._assert_async((rank == count[1]).all(), "linalg.lstsq: residuals of a matrix without full rank")
+        residuals = (input @ solution - columns).abs().square().sum(-2)
+        residuals = residuals.squeeze(-1) if single else residuals
+    rank = torch.empty(0, dtype=torch.int64) if driver == "gels" else rank
+    values = values if driver in ("gelsd", "gelss") else values.new_empty(0)
+    return _LeastSquares(solution.squeeze(-1) if single else solution, residuals, rank, values)
 
 
-def _largest_of_parts(x: Tensor, dim: int, count: Any) -> Tensor:
-    """The largest elements of ``count`` parts of a dim, which may overlap by one element."""
-    x = x.movedim(dim, -1)
-    length = x.shape[-1]
-    part, place = torch.arange(count, device=x.device).unsqueeze(-1), torch.arange(length, device=x.device)
-    inside = (place >= part * length // count) & (place < -(-(part + 1) * length // count))
-    least = -torch.inf if x.is_floating_point() else torch.iinfo(x.dtype).min
-    return torch.where(inside, x.unsqueeze(-2), least).amax(-1).movedim(-1, dim)
+class _LeastSquares(NamedTuple):
+    solution: Tensor
+    residuals: Any
+    rank: Tensor
+    singular_values: Tensor
+
+
+def _fill_diagonal(x: Tensor, fill_value: float, wrap: bool = False) -> Tensor:
+    if x.dim() != 2 or wrap:
+        return x.fill_diagonal_(fill_value, wrap)
+    # PyTorch compares the extents.
+    x.diagonal().fill_(fill_value)
+    return x
 
 
 def _triangle(kept: Callable[[Tensor, Any], Tensor]) -> Callable[..., Tensor]:
@@ -333,18 +335,6 @@ _REPLACEMENTS: dict[Any, tuple[Callable[..., Tensor], tuple[tuple[int, str], ...
     torch.tril_indices: (_triangle(torch.tril), ((0, "row"), (1, "col"), (2, "offset"))),
     torch.triu_indices: (_triangle(torch.triu), ((0, "row"), (1, "col"), (2, "offset"))),
 }
-# These ask how their image lies in memory.
-_ADAPTIVE: tuple[Any, ...] = (
-    torch.adaptive_avg_pool1d,
-    functional.adaptive_avg_pool2d,
-    torch.adaptive_max_pool1d,
-    functional.adaptive_max_pool1d,
-    functional.adaptive_max_pool1d_with_indices,
-    functional.adaptive_max_pool2d,
-    functional.adaptive_max_pool2d_with_indices,
-    functional.adaptive_max_pool3d,
-    functional.adaptive_max_pool3d_with_indices,
-)
 # These ask for sizes of their tensors.
 _OF_SIZES: dict[Any, Callable[..., Any]] = {
     torch.kron: _kron,
@@ -358,13 +348,16 @@ _OF_SIZES: dict[Any, Callable[..., Any]] = {
     torch.combinations: _combinations,
     torch.cov: _cov,
     Tensor.cov: _cov,
-    torch.max_pool1d: _max_pool1d,
-    functional.max_pool1d: _max_pool1d,
-    **{f: _adaptive(f) for f in _ADAPTIVE},
+    torch.max_pool1d: max_pool1d,
+    functional.max_pool1d: max_pool1d,
+    **ADAPTIVE_POOLS,
     **{f: _of_something(f) for f in (torch.quantile, Tensor.quantile, torch.nanquantile, Tensor.nanquantile)},
     torch.corrcoef: _corrcoef,
     Tensor.corrcoef: _corrcoef,
+    Tensor.fill_diagonal_: _fill_diagonal,
 }
+# These have no fake kernel.
+_WITHOUT_SHAPES: dict[Any, Callable[..., Any]] = {torch.linalg.lstsq: _lstsq}
 # These ask for sizes that depend on data.
 _OF_DATA: dict[Any, Callable[..., Any]] = {
     torch.diff: _diff,
@@ -387,6 +380,10 @@ def symbolic_call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> C
         return _complex_mean
     if func in _MAKING and kwargs.get("out") is not None:
         return _written(func)
+    if func in _WITHOUT_SHAPES:
+        return _WITHOUT_SHAPES[func]
+    if func in WHOLE_POOLS and is_whole(func, *args, **kwargs):
+        return WHOLE_POOLS[func]
     if func in _OF_SIZES:
         return _OF_SIZES[func] if _asks_for_sizes(func, args, kwargs) else None
     if func is pad_sequence:

@@ -550,20 +550,6 @@ def pinv(b: Builder, x: Tensor, *args: Any) -> Tensor:
     return matmul(b, scaled, _transposed(b, u))
 
 
-@lowers("torch.aten.linalg_lstsq")
-def lstsq(b: Builder, x: Tensor, rhs: Tensor, rcond: Any = None, driver: str | None = None) -> tuple[Any, ...]:
-    """The X of least norm that minimises the norm of A X - B; the other results are not computed."""
-    u, values, vt = _svd(b, x)
-    inverse = _inverted(b, x, values, 0.0, rcond)
-    vector = rhs.rank == 1 or (rhs.rank == x.rank - 1 and list(rhs.dims) == list(x.dims[:-1]))
-    if vector:
-        rhs = b.unsqueeze(rhs, rhs.rank)
-    along = matmul(b, _transposed(b, u), rhs)
-    along = b.map(x.dtype, [along, b.unsqueeze(inverse, inverse.rank)], lambda y, s: y * s)
-    result = matmul(b, _transposed(b, vt), along)
-    return b.reshape(result, result.dims[:-1]) if vector else result, None, None, None
-
-
 @lowers("torch.aten.linalg_matrix_exp", "torch.aten.matrix_exp")
 def matrix_exp(b: Builder, x: Tensor) -> Tensor:
     """The exponential of matrices."""
