@@ -3,6 +3,8 @@
 // RUN: disc-opt %s -disc-cpu-emit-kernels | FileCheck %s
 // Depthwise: eight sums at a time, from registers to their results.
 // RUN: disc-opt %s -disc-cpu-emit-kernels | FileCheck %s --check-prefix=DEPTHWISE
+// Depthwise, of lines whose positions are neighbours in memory: four lines at a time share what they read.
+// RUN: disc-opt %s -disc-cpu-emit-kernels | FileCheck %s --check-prefix=LINES
 // One filter, and a result without its dimension: the first lane is stored.
 // RUN: disc-opt %s -disc-cpu-emit-kernels | FileCheck %s --check-prefix=FILTER
 // Everything lowers.
@@ -61,6 +63,32 @@ module attributes {disc_plan.target = {vector_bits = 512 : i64}} {
     disc_plan.yield %y : tensor<?x?x?x32xf32>
   }
 
+  // LINES-LABEL: func.func @along_lines(
+  // The vectors at the ends of a line: a mask for each tap, one for what is stored.
+  // LINES: scf.for %{{.*}} -> (vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>)
+  // LINES: scf.if %{{.*}} -> (vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>)
+  // LINES: %[[X:.*]] = llvm.intr.masked.load %{{.*}} : (!llvm.ptr, vector<16xi1>, vector<16xf32>) -> vector<16xf32>
+  // LINES: %[[W:.*]] = vector.broadcast %{{.*}} : f32 to vector<16xf32>
+  // LINES: math.fma %[[X]], %[[W]], %{{.*}} : vector<16xf32>
+  // LINES: llvm.intr.masked.store
+  // Two vectors within: no masks.
+  // LINES: scf.if %{{.*}} -> (vector<16xf32>, {{.*}}vector<16xf32>)
+  // LINES: llvm.load %{{.*}} : !llvm.ptr -> vector<16xf32>
+  // LINES: llvm.load %{{.*}} : !llvm.ptr -> vector<16xf32>
+  // LINES: llvm.load %{{.*}} : !llvm.ptr -> f32
+  disc_plan.kernel_func convolution @along_lines attributes {
+      layouts = [#disc_plan.layout<<0>, <[H * H * 32, H, 1, H * H]>>, #disc_plan.layout<<0>, <[144, 16, 1]>>,
+                 #disc_plan.layout<<0>, <[H * H * 32, H, 1, H * H]>>],
+      arg_dims = [#disc_shape.dims<[B, H, H, 32]>, #disc_shape.dims<[2, 9, 16]>],
+      schedule = {rows = 14 : i64, columns = 16 : i64, chunk_rows = #disc_shape.expr<4>, chunk_tiles = #disc_shape.expr<19>,
+                  input_scratch = #disc_shape.expr<896>},
+      symbols = ["B", "H"]} {
+  ^bb0(%x: tensor<?x?x?x32xf32>, %p: tensor<2x9x16xf32>):
+    %w = disc_tensor.unpack %p batch [] n [0, 1] k [2, 3, 4] panel 16 : tensor<2x9x16xf32> -> tensor<32x1x3x3x1xf32>
+    %y = disc_tensor.convolution %x, %w strides [1, 1] low [1, 1] high [1, 1] dilations [1, 1] input_dilations [1, 1] {disc_shape.dims = [#disc_shape.dims<[B, H, H, 32]>]} : tensor<?x?x?x32xf32>, tensor<32x1x3x3x1xf32> -> tensor<?x?x?x32xf32>
+    disc_plan.yield %y : tensor<?x?x?x32xf32>
+  }
+
   // FILTER-LABEL: func.func @one_filter(
   // FILTER: %[[SUM:.*]] = math.absf %{{.*}} : vector<16xf32>
   // FILTER: %[[FIRST:.*]] = llvm.extractelement %[[SUM]][%{{.*}} : i64] : vector<16xf32>
@@ -88,5 +116,6 @@ module attributes {disc_plan.target = {vector_bits = 512 : i64}} {
 }
 // LLVM: llvm.func @plain(
 // LLVM: llvm.func @depthwise(
+// LLVM: llvm.func @along_lines(
 // LLVM: llvm.func @one_filter(
 // LLVM-NOT: scf.
