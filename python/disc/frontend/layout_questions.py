@@ -7,6 +7,7 @@ has layouts of its own.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -71,10 +72,22 @@ def _unguarded(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return original(*args, **kwargs)
 
 
-def _in_kernels(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """A function without guards where a fake kernel calls it: only the strides of the result depend on it."""
-    with nullcontext() if _operator() is None else unguarded(*args):
-        return original(*args, **kwargs)
+def _in_kernels(original: Callable[..., Any], a: torch.Tensor, shape: Any, allow_copy: bool) -> Any:
+    """A reshape without guards where a fake kernel calls it: only the strides of the result depend on these."""
+    if _operator() is None:
+        return original(a, shape, allow_copy)
+    with unguarded(a):
+        result = original(a, shape, allow_copy)
+        if all(_same(got, wanted) for got, wanted in zip(result.shape, shape, strict=True)):
+            return result
+        # Extents that are equal in the example were taken for the same: n chunks for a 1, where n is 1 there.
+        strides = [math.prod(shape[dim + 1 :]) for dim in range(len(shape))]
+        return torch.as_strided(a, shape, strides)
+
+
+def _same(size: Any, other: Any) -> bool:
+    known = [x.node.expr if isinstance(x, torch.SymInt) else sympy.Integer(x) for x in (size, other)]
+    return bool(known[0] == known[1])
 
 
 def unguarded(*given: Any) -> Any:

@@ -498,3 +498,23 @@ def test_residuals_of_least_squares():
     a[0, :, 1] = a[0, :, 0]
     with pytest.raises(disc.ShapeError, match="without full rank"):
         model(a, b)
+
+
+def test_computed_sizes_that_are_one_in_the_example():
+    """Chunks of a sequence that is shorter than a chunk in the example, as Mamba-2 has them."""
+
+    def chunked(x):
+        count = (x.shape[0] + 7) // 8
+        y = functional.pad(x, (0, 0, 0, count * 8 - x.shape[0])).view(count, 8, 4)
+        return (
+            torch.einsum("nid,mid->nm", y, y),
+            torch.einsum("nid,njd->nij", y, y).softmax(-1) @ y,
+            y.transpose(1, 2).reshape(4, -1) @ y.reshape(-1, 4),
+            y.sum(1).cumsum(0).reshape(1, -1, 4),
+            y.permute(1, 0, 2).reshape(2, 4, -1, 4).transpose(0, 2).reshape(-1, 32),
+        )
+
+    model = disc.compile(chunked, (torch.randn(5, 4),), dynamic_shapes=({0: Dim("n", min=1, max=100)},))
+    for n in (5, 13, 1, 8, 9, 100, 16, 2):
+        x = torch.randn(n, 4)
+        torch.testing.assert_close(model(x), chunked(x), rtol=1e-4, atol=1e-4)
