@@ -518,3 +518,21 @@ def test_computed_sizes_that_are_one_in_the_example():
     for n in (5, 13, 1, 8, 9, 100, 16, 2):
         x = torch.randn(n, 4)
         torch.testing.assert_close(model(x), chunked(x), rtol=1e-4, atol=1e-4)
+
+
+def test_sizes_as_numbers():
+    def numbers(x):
+        n = x.shape[0]
+        return (
+            x.new_tensor([n, 2]),
+            x.new_tensor(n, dtype=torch.int32),
+            functional.pad(x, (0, 1, 2, 0), value=n),
+            functional.pad(x, (1, 0), "constant", n / 2),
+            torch.unravel_index(torch.arange(2 * n).view(2, n), (n, 3)),
+            functional.scaled_dot_product_attention(x[None], x[None], x[None], scale=1 / (n + 1)),
+        )
+
+    model = disc.compile(numbers, (torch.randn(6, 3),), dynamic_shapes=({0: Dim("n", min=1, max=60)},))
+    for n in (6, 5, 1, 2, 60, 17):
+        x = torch.randn(n, 3)
+        torch.testing.assert_close(model(x), numbers(x))

@@ -31,6 +31,7 @@ from .conditions import compared, constant_of, is_assumed, known_truth, number_t
 from .dynamic import is_dynamic
 from .given import answer
 from .neighbours import irrelevant, leads_to_an_error
+from .number_calls import number_call
 from .raised import is_message, reasons
 from .region import carry_changes
 from .symbolic_calls import symbolic_call
@@ -114,7 +115,8 @@ class _Guarding(TorchFunctionMode):
         if func is torch.cdist and "if_necessary" in (kwargs or {}).get("compute_mode", "if_necessary"):
             # Else it asks whether there are more than 25 rows.
             kwargs = {**(kwargs or {}), "compute_mode": "donot_use_mm_for_euclid_dist"}
-        called = data_call(func) or symbolic_call(func, args, kwargs or {}) or func
+        given = func, args, kwargs or {}
+        called = data_call(func) or symbolic_call(*given) or number_call(*given) or func
         if func is Tensor.__getitem__ and _is_mixed(args[1]):
             called = _get
         result = called(*args, **(kwargs or {}))
