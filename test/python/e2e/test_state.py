@@ -482,3 +482,13 @@ def test_data_of_another_shape():
     with pytest.raises(disc.CompileError, match=r"is assigned to .data of one") as caught:
         disc.compile(Grown(), (torch.randn(5, 3),), dynamic_shapes=({0: N},))
     assert "y.data" in str(caught.value) or __file__ in str(caught.value)
+
+
+def test_batch_norm_with_an_average_over_all_calls():
+    model = nn.Sequential(nn.BatchNorm1d(4, momentum=None), nn.ReLU())
+    eager = copy.deepcopy(model)
+    compiled = disc.compile(model, (torch.randn(8, 4),), dynamic_shapes=({0: Dim("n", min=2, max=60)},))
+    for n in (8, 2, 60, 7):
+        x = torch.randn(n, 4)
+        torch.testing.assert_close(compiled(x), eager(x))
+        torch.testing.assert_close(model.state_dict(), eager.state_dict())

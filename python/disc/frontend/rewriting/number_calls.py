@@ -51,6 +51,25 @@ def _attention(
     )
 
 
+def _batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: Any = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    if not training:
+        return functional.batch_norm(input, running_mean, running_var, weight, bias, False, 0.0, eps)
+    moments = torch.var_mean(input, [0, *range(2, input.dim())], correction=1)
+    for running, moment in zip((running_var, running_mean), moments, strict=True):
+        if running is not None:
+            running.copy_(torch.lerp(running, moment.to(running.dtype), _scalar(momentum, running.dtype)))
+    return functional.batch_norm(input, None, None, weight, bias, True, 0.0, eps)
+
+
 def _scalar(number: Any, dtype: torch.dtype) -> Tensor:
     return torch.scalar_tensor(number, dtype=dtype)
 
@@ -59,6 +78,7 @@ _CALLS: dict[Any, tuple[Callable[..., Any], int, str]] = {
     Tensor.new_tensor: (_new_tensor, 1, "data"),
     functional.pad: (_pad, 3, "value"),
     torch.unravel_index: (_unravel_index, 1, "shape"),
+    functional.batch_norm: (_batch_norm, 6, "momentum"),
     functional.scaled_dot_product_attention: (_attention, 6, "scale"),
 }
 """What to call, and where the number is among the arguments."""
