@@ -173,7 +173,24 @@ def name_states(updates: Sequence[Update], parameters: dict[str, torch.Tensor]) 
                 f"the model updates {name!r}, which must be contiguous and has strides {update.state.stride()}",
             )
         states[name] = parameters.setdefault(name, update.state)
+    for name, state in states.items():
+        for other, tensor in parameters.items():
+            if other != name and tensor is not state and _overlap(state, tensor):
+                raise errors.UnsupportedTypeError(
+                    "import", f"the model updates {name!r}, which shares memory with {other!r}: make one of them a copy"
+                )
     return states
+
+
+def _overlap(x: torch.Tensor, y: torch.Tensor) -> bool:
+    """Whether two tensors of the model lie in the same part of memory."""
+    if x.untyped_storage().data_ptr() != y.untyped_storage().data_ptr() or not x.numel() or not y.numel():
+        return False
+    spans = []
+    for tensor in (x, y):
+        last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+        spans.append((tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()))
+    return spans[0][0] < spans[1][1] and spans[1][0] < spans[0][1]
 
 
 def state_name(update: Update, parameters: Mapping[str, torch.Tensor]) -> str:

@@ -492,3 +492,25 @@ def test_batch_norm_with_an_average_over_all_calls():
         x = torch.randn(n, 4)
         torch.testing.assert_close(compiled(x), eager(x))
         torch.testing.assert_close(model.state_dict(), eager.state_dict())
+
+
+def test_buffers_that_share_memory():
+    class Shared(nn.Module):
+        def __init__(self, rows):
+            super().__init__()
+            whole = torch.zeros(10, 3)
+            self.register_buffer("cache", whole[:5])
+            self.register_buffer("head", whole[rows])
+
+        def forward(self, x):
+            self.cache.add_(x)
+            return self.head + self.cache.sum(0)
+
+    with pytest.raises(disc.CompileError, match="updates 'cache', which shares memory with 'head'"):
+        disc.compile(Shared(slice(4, 6)), (torch.randn(3),))
+    apart = Shared(slice(5, 7))
+    eager = copy.deepcopy(apart)
+    compiled = disc.compile(apart, (torch.randn(3),))
+    for _ in range(2):
+        x = torch.randn(3)
+        torch.testing.assert_close(compiled(x), eager(x))
