@@ -58,7 +58,7 @@ class Changes:
     """What the last trace of a model changed."""
 
     tensors: list[_Value] = field(default_factory=list)
-    others: list[str] = field(default_factory=list)
+    others: list[_Value] = field(default_factory=list)
 
     def note(self, before: list[_Value], modules: dict[str, torch.nn.Module]) -> None:
         """Compares the attributes with what they were."""
@@ -67,18 +67,19 @@ class Changes:
         for path, module in modules.items():
             for name, value in module.__dict__.items():
                 if name not in _STANDARD and (id(module), name) not in known and isinstance(value, torch.Tensor):
-                    self.others.append(_Value.of(module, path, name).path)
+                    self.others.append(_Value.of(module, path, name))
         for old in before:
             new = old.module.__dict__.get(old.name, old.value)
             if new is old.value:
                 if _items(new) != old.items:
-                    self.others.append(old.path)
+                    self.others.append(old)
             elif isinstance(old.value, torch.Tensor):
-                self.tensors.append(old)
+                # One of another kind is a conversion, which gives the same in each call: self.grid = self.grid.to(x).
+                (self.tensors if _alike(old.value, new) else self.others).append(old)
             elif isinstance(new, torch.Tensor):
-                self.others.append(old.path)
+                self.others.append(old)
             elif all(isinstance(value, (bool, int, float)) for value in (old.value, new)):
-                self.others += [old.path] if new != old.value and _counts(type(old.module), old.name) else []
+                self.others += [old] if new != old.value and _counts(type(old.module), old.name) else []
 
     def report(self, program: ExportedProgram) -> None:
         """Raises for a tensor that the program reads as it was before the call, and warns of what else changed."""
@@ -88,13 +89,17 @@ class Changes:
                 raise errors.ControlFlowError(
                     "import", f"{old.path} is read and replaced by the call, but is not a buffer: {_HELP}"
                 )
-            self.others.append(old.path)
+            self.others.append(old)
         if self.others:
-            names = " and ".join(sorted(set(self.others)))
+            names = " and ".join(sorted({old.path for old in self.others}))
             warn(
                 f"the call changes {names}, which a compiled model does not: it always has what was there when it was "
                 f"compiled. If results depend on that, {_HELP}"
             )
+
+
+def _alike(old: torch.Tensor, new: Any) -> bool:
+    return isinstance(new, torch.Tensor) and new.dtype == old.dtype and new.dim() == old.dim()
 
 
 def _counts(kind: type, name: str) -> bool:

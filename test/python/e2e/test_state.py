@@ -430,6 +430,20 @@ def test_a_tensor_that_is_read_and_replaced_is_an_error():
         disc.compile(Notes(_averages), (torch.randn(5, 3),), dynamic_shapes=({0: N},))
 
 
+def _converts(self, x):
+    self.mean = self.mean.to(x.dtype)
+    return x - self.mean
+
+
+def test_a_conversion_of_an_attribute_is_a_warning():
+    model = Notes(_converts)
+    with pytest.warns(UserWarning, match="the call changes self.mean"):
+        compiled = disc.compile(model, (torch.randn(5, 3).double(),), dynamic_shapes=({0: N},))
+    for n in (5, 1, 100):
+        x = torch.randn(n, 3, dtype=torch.float64)
+        torch.testing.assert_close(compiled(x), copy.copy(model)(x))
+
+
 def test_attributes_that_each_call_sets_first_are_none_of_that(recwarn):
     model = Notes(_begins_anew)
     compiled = disc.compile(model, (torch.randn(5, 3),), dynamic_shapes=({0: N},))
