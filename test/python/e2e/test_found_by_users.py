@@ -403,7 +403,6 @@ _OF_TWO_SIZES = {
     "chunks": lambda x, k: x.chunk(k, 2)[0],
     "bins": lambda x, k: torch.histc(x, k),
     "epsilon": lambda x, k: functional.instance_norm(x, eps=float(k)),
-    "values": lambda x, k: x.new_tensor([k]),
     "repeated": lambda x, k: torch.cat([x] * k),
     "groups": lambda x, k: functional.group_norm(x.repeat(1, k, 1), k),
 }
