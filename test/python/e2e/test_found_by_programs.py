@@ -167,3 +167,15 @@ def test_a_loop_without_steps_says_nothing_of_extents() -> None:
         torch.testing.assert_close(model(x), fn(x))
     with pytest.raises(disc.ShapeError, match="dim 0 is too small"):
         model(torch.randn(0, 4))
+
+
+def test_a_diagonal_of_a_length_that_export_fixes() -> None:
+    """torch.export writes 1 for min(1, n): a call with an extent of 0 is an error, and has no element."""
+    model = disc.compile(
+        Fn(lambda x: x.diagonal(-1, 0, 1)), (torch.randn(2, 5),), dynamic_shapes=(({1: Dim("n", min=0)},),)
+    )
+    for n in (5, 1, 2, 60):
+        x = torch.randn(2, n)
+        torch.testing.assert_close(model(x), x.diagonal(-1, 0, 1))
+    with pytest.raises(disc.ShapeError, match=r"diagonal: the length differs"):
+        model(torch.randn(2, 0))

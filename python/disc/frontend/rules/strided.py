@@ -23,8 +23,11 @@ def diagonal(b: Builder, x: Tensor, offset: int = 0, first: int = 0, second: int
     kept = [i for i in range(x.rank) if i not in (first, second)]
     size = _diagonal_size(b, x, offset, first, second)
     dims = [*(x.dims[i] for i in kept), size]
-    # What torch.export writes for the last is below 0 for sizes of 0.
-    dims = [known if isinstance(known, int) else own for known, own in zip(b.as_exported(dims), dims, strict=True)]
+    # What torch.export writes for the last is below 0 for sizes of 0, or a number that it is not for these.
+    exported = b.as_exported(dims)
+    if isinstance(exported[-1], int):
+        b.require_equal(size, exported[-1], "diagonal: the length differs from the one exported")
+    dims = [known if isinstance(known, int) else own for known, own in zip(exported, dims, strict=True)]
 
     def body() -> Elem:
         *outer, i = loops(len(dims))
