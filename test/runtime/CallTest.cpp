@@ -239,6 +239,13 @@ TEST(outputsOfTheCallers) {
                  },
                  {&x.tensor}, &list),
              "no memory for output 1 of shape [9223372036854775807]");
+  CHECK_TEXT(script.run(
+                 [](disc_call *call) {
+                   const int64_t n = 1, less = -1;
+                   return disc_rt_output(call, 0, 1, &n) && disc_rt_output(call, 1, 1, &less) ? 0 : 1;
+                 },
+                 {&x.tensor}, &list),
+             "output 1 would have the shape [-1]: the inputs are too small for the model");
   // Too many elements for the caller's tensor, whose byte range is fine: all its strides are 0.
   std::vector<int64_t *> shapes(2);
   CHECK_TEXT(

@@ -112,6 +112,16 @@ Status disc_call::placeOutput(OutputSlot &slot, int64_t index) {
   return Status();
 }
 
+/// A size below 0, which sizes of inputs can lead to that no guard rules out: those of 0, mostly.
+static bool hasNegative(int64_t rank, const int64_t *dims) {
+  return std::any_of(dims, dims + rank, [](int64_t size) { return size < 0; });
+}
+
+static Status noSuchShape(const disc_model_info_t &info, int64_t index, int64_t rank, const int64_t *dims) {
+  return Status(Code::Shape, outputText(info, index) + " would have the shape " + shapeText(dims, rank) +
+                                 ": the inputs are too small for the model");
+}
+
 void *disc_call::output(int64_t index, int64_t rank, const int64_t *dims) {
   const disc_model_info_t &info = model.info();
   if (entry != Entry::Main || index < 0 || index >= info.num_outputs || rank != info.outputs[index].rank ||
@@ -120,6 +130,10 @@ void *disc_call::output(int64_t index, int64_t rank, const int64_t *dims) {
   OutputSlot &slot = storage->outputs[index];
   slot.done = true;
   std::copy(dims, dims + rank, slot.dims);
+  if (hasNegative(rank, dims)) {
+    record(noSuchShape(info, index, rank, dims));
+    return nullptr;
+  }
   if (slot.given) {
     if (record(placeOutput(slot, index)))
       return nullptr;
@@ -156,8 +170,12 @@ int32_t disc_call::outputShape(int64_t index, int64_t rank, const int64_t *dims)
     return record(Status(Code::Invalid, "cannot tell the shape of output " + std::to_string(index)));
   OutputSlot &slot = storage->outputs[index];
   slot.done = true;
-  for (int64_t dim = 0; dim < rank; ++dim)
-    slot.dims[dim] = info.outputs[index].dims[dim].extent == DISC_DATA_DEPENDENT ? -1 : dims[dim];
+  for (int64_t dim = 0; dim < rank; ++dim) {
+    bool known = info.outputs[index].dims[dim].extent != DISC_DATA_DEPENDENT;
+    if (known && dims[dim] < 0)
+      return record(noSuchShape(info, index, rank, dims));
+    slot.dims[dim] = known ? dims[dim] : -1;
+  }
   return 0;
 }
 
