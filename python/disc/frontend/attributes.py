@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 import textwrap
 import warnings
 from collections.abc import Iterator
@@ -129,19 +130,24 @@ def noticed() -> Iterator[Changes]:
 
     @contextmanager
     def around(original: Any, mod: torch.nn.Module) -> Iterator[None]:
-        with warnings.catch_warnings():
-            # `changes` says it with its consequence.
-            warnings.filterwarnings("ignore", message="The tensor attribute")
-            with original(mod):
-                modules = dict(mod.named_modules())
-                before = [
-                    _Value.of(module, path, name)
-                    for path, module in modules.items()
-                    for name in module.__dict__
-                    if name not in _STANDARD
-                ]
-                yield
-                changes.note(before, modules)
+        inner = original(mod)
+        inner.__enter__()
+        try:
+            modules = dict(mod.named_modules())
+            before = [
+                _Value.of(module, path, name)
+                for path, module in modules.items()
+                for name in module.__dict__
+                if name not in _STANDARD
+            ]
+            yield
+            changes.note(before, modules)
+        finally:
+            # PyTorch's own warning is left out: `changes` says it with its consequence. Filters are those of all
+            # threads, so that they change for this moment only.
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="The tensor attribute")
+                inner.__exit__(*sys.exc_info())
 
     with replaced({patches.ATTRIBUTES: around}):
         yield changes

@@ -1,4 +1,4 @@
-"""Functions that take numbers of Python where a size that is known at run time only may stand, by tensors instead."""
+"""Functions that take a number of Python, called with a size that is known at run time only: tensors replace it."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ def _new_tensor(like: Tensor, data: Any, *, dtype: torch.dtype | None = None, de
     kind = dtype or like.dtype
 
     def made(part: Any) -> Tensor:
+        if isinstance(part, Tensor):
+            return part.to(kind)
         return torch.stack([made(x) for x in part]) if isinstance(part, (list, tuple)) else _scalar(part, kind)
 
     return made(data).to(device or like.device)
@@ -35,20 +37,9 @@ def _unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     return tuple(found)
 
 
-def _attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: Any = None,
-    enable_gqa: bool = False,
-) -> Tensor:
+def _attention(query: Tensor, *rest: Any, scale: Any, **options: Any) -> Tensor:
     scaled = query * _scalar(scale, query.dtype)
-    return functional.scaled_dot_product_attention(
-        scaled, key, value, attn_mask, dropout_p, is_causal, scale=1.0, enable_gqa=enable_gqa
-    )
+    return functional.scaled_dot_product_attention(scaled, *rest, **{**options, "scale": 1.0})
 
 
 def _batch_norm(
@@ -81,11 +72,11 @@ _CALLS: dict[Any, tuple[Callable[..., Any], int, str]] = {
     functional.batch_norm: (_batch_norm, 6, "momentum"),
     functional.scaled_dot_product_attention: (_attention, 6, "scale"),
 }
-"""What to call, and where the number is among the arguments."""
+"""The replacement, and the place and name of the number among the arguments."""
 
 
 def number_call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any] | None:
-    """What to call in the place of ``func`` where the number that it takes is known at run time only."""
+    """The replacement of ``func`` where the number that it takes is known at run time only."""
     found = _CALLS.get(func)
     if found is None:
         return None

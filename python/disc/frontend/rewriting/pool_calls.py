@@ -30,9 +30,9 @@ def max_pool1d(
 
 
 def _adaptive(func: Callable[..., Any]) -> Callable[..., Any]:
-    """An adaptive pool. It asks how its image lies in memory, which is no condition on its sizes.
+    """An adaptive pool. PyTorch asks for the layout of its image in memory, which is not a condition on its sizes.
 
-    PyTorch has numbers of C++ for most sizes of results; of those that are known at run time only it asks the value.
+    Most sizes of results are numbers of C++ in PyTorch, so that a size known at run time only would be fixed.
     """
     name = func.__name__
     rank = int(name[len("adaptive_max_pool")])
@@ -69,13 +69,14 @@ _DIVISOR = "divisor_override"
 
 
 def _per_dim(values: Any, count: int) -> list[Any]:
-    return list(values) * (count // len(values)) if isinstance(values, (list, tuple)) else [values] * count
+    several = list(values) if isinstance(values, (list, tuple)) else [values]
+    return several * count if len(several) == 1 else several
 
 
 def is_whole(
     func: Any,
     input: Tensor,
-    kernel_size: Any,
+    kernel_size: Any = None,
     stride: Any = None,
     padding: Any = 0,
     *rest: Any,
@@ -85,7 +86,8 @@ def is_whole(
     """Whether a pool has windows as large as the input, along each dim where the window's size is a dynamic number."""
     rank = int(func.__name__[len("max_pool")])
     kernel = _per_dim(kernel_size, rank)
-    pairs = [(k, n) for k, n in zip(kernel, input.shape[-rank:], strict=True) if isinstance(k, torch.SymInt)]
+    # PyTorch has the error for arguments that do not fit each other.
+    pairs = [(k, n) for k, n in zip(kernel, input.shape[-rank:], strict=False) if isinstance(k, torch.SymInt)]
     names = ("dilation", "ceil_mode") if "max" in func.__name__ else ("ceil_mode", "count_include_pad", _DIVISOR)
     given = {**dict(zip(names, rest, strict=False)), **options}
     apart = any(d != 1 for d in _per_dim(given.get("dilation", 1), rank))
@@ -106,8 +108,8 @@ def _whole(func: Callable[..., Tensor]) -> Callable[..., Tensor]:
         x = input.amax(dims, keepdim=True) if "max" in func.__name__ else input.mean(dims, keepdim=True)
         if all(whole):
             return x
-        small: Sequence[int] = [1 if all_ else k for all_, k in zip(whole, kernel, strict=True)]
-        return func(x, small, [1 if all_ else s for all_, s in zip(whole, steps, strict=True)])
+        small: Sequence[int] = [1 if reduced else k for reduced, k in zip(whole, kernel, strict=True)]
+        return func(x, small, [1 if reduced else s for reduced, s in zip(whole, steps, strict=True)])
 
     return call
 

@@ -1,4 +1,4 @@
-"""``x.data``, read and assigned. PyTorch's tracing makes a constant of what is read, and drops what is assigned."""
+"""``x.data``, read and assigned: PyTorch's tracing turns the former into a constant and drops the latter."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CALLS: dict[str, Callable[..., Any]] = {"__get__": lambda x, *_: x.detach(), "_
 
 
 def data_call(func: Any) -> Callable[..., Any] | None:
-    """What to call in the place of reading or assigning ``.data``."""
+    """The function that replaces reading or assigning ``.data``."""
     attribute = getattr(func, "__self__", None)
     # PyTorch makes the descriptor anew now and then: its identity says nothing.
     if type(attribute) is not types.GetSetDescriptorType or attribute.__name__ != "data":
