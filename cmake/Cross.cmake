@@ -1,0 +1,23 @@
+# The toolchain of wheels for another machine: clang with the headers and libraries of that machine's Debian packages.
+# DISC_CROSS_MACHINE (aarch64) and DISC_CROSS_ROOT are set by scripts/wheel.sh; scripts/cross-root.sh makes the folder.
+list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES DISC_CROSS_MACHINE DISC_CROSS_ROOT)
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR "${DISC_CROSS_MACHINE}")
+set(CMAKE_SYSROOT "${DISC_CROSS_ROOT}")
+set(CMAKE_C_COMPILER clang-22)
+set(CMAKE_CXX_COMPILER clang++-22)
+set(CMAKE_C_COMPILER_TARGET "${DISC_CROSS_MACHINE}-linux-gnu")
+set(CMAKE_CXX_COMPILER_TARGET "${DISC_CROSS_MACHINE}-linux-gnu")
+foreach(kind EXE SHARED MODULE)
+  set(CMAKE_${kind}_LINKER_FLAGS_INIT "-fuse-ld=lld")
+endforeach()
+# Programs are this machine's, nanobind's package as well; all else is the other machine's.
+set(CMAKE_FIND_ROOT_PATH "${DISC_CROSS_ROOT}")
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE BOTH)
+foreach(package LLVM MLIR LLD)
+  string(TOLOWER ${package} folder)
+  set(${package}_DIR "${DISC_CROSS_ROOT}/usr/lib/llvm-22/lib/cmake/${folder}")
+endforeach()
