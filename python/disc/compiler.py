@@ -212,6 +212,7 @@ def model_of(compilation: Compilation, imported: Callable[[], ImportedProgram], 
         name=compilation.name,
         timeline=compilation.timeline.spans,
         decisions=() if compilation.negotiation is None else compilation.negotiation.decisions,
+        keep_module=compilation.options.keep_module,
     )
 
 

@@ -422,6 +422,7 @@ def _check_parameters(model: Model) -> None:
     if not model._state_dict_names:
         raise ProgramError(
             "load",
-            "the model has packed weights alone: its module was gone when it was saved",
-            help="keep the module until model.save(...) returns",
+            "the model has packed weights alone: it was compiled without a module, or with keep_module=False and its"
+            " module is gone",
+            help="compile the module itself, without keep_module=False; an ONNX model's weights are in its file",
         )

@@ -7,6 +7,8 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from ..torch_compat.pytree import SUPPORTED_NODES, TreeSpec
 from .argument_paths import positional_names
 
@@ -37,11 +39,14 @@ def difference(
 
 
 def plain(value: Any) -> Any:
-    """``value`` with dicts in the place of mappings that PyTorch does not look into, such as a tokenizer's results."""
+    """``value`` with dicts in the place of mappings that PyTorch does not look into, such as a tokenizer's results, and
+    tuples in the place of sizes, as torch.export has it."""
     if isinstance(value, Mapping) and type(value) not in SUPPORTED_NODES:
         return {key: plain(part) for key, part in value.items()}
     if type(value) is dict:
         return {key: plain(part) for key, part in value.items()}
+    if type(value) is torch.Size:
+        return tuple(value)
     return type(value)(map(plain, value)) if type(value) in (list, tuple) else value
 
 
