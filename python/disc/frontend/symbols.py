@@ -109,8 +109,16 @@ class SymbolTable:
         return known is not None and known.data_dependent
 
     def condition(self, condition: sympy.Basic) -> str:
-        """A relation as text, for messages."""
-        return str(condition.xreplace({s: sympy.Symbol(known.name) for s, known in self._table.items()}))
+        """A relation as text, for messages behind "needs"."""
+        condition = condition.xreplace({s: sympy.Symbol(known.name) for s, known in self._table.items()})
+        if not isinstance(condition, (sympy.Eq, sympy.Ne)):
+            return str(condition)
+        lhs, rhs = condition.args
+        if isinstance(lhs, (torch_sympy.Mod, torch_sympy.PythonMod)) and rhs == 0:
+            lhs, rhs = _without_common_sizes(*lhs.args)
+            return f"{lhs} to be {'a' if isinstance(condition, sympy.Eq) else 'no'} multiple of {rhs}"
+        lhs, rhs = _without_common_sizes(lhs, rhs)
+        return f"{lhs} {'==' if isinstance(condition, sympy.Eq) else '!='} {rhs}"
 
     def get(self, symbol: sympy.Symbol) -> Symbol | None:
         """What is known of torch's symbol; None if it stands for no extent."""
@@ -223,6 +231,15 @@ def parameter_names(module: torch.nn.Module) -> list[str]:
     """The names of the parameters of a module's ``forward``, a variadic one as ``*args``."""
     parameters = inspect.signature(module.forward).parameters.values()
     return [f"*{p.name}" if p.kind is p.VAR_POSITIONAL else p.name for p in parameters]
+
+
+def _without_common_sizes(lhs: sympy.Expr, rhs: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:
+    """Both without the sizes that are factors of both."""
+    for factor in sympy.Mul.make_args(rhs):
+        rest = sympy.cancel(lhs / factor) if factor.is_Symbol and lhs != factor else lhs
+        if rest != lhs and sympy.fraction(rest)[1] == 1:
+            lhs, rhs = rest, rhs / factor
+    return lhs, rhs
 
 
 def flatten_dynamic_shapes(

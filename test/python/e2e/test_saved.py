@@ -156,7 +156,7 @@ def test_packed_weights_where_the_module_is_gone(tmp_path):
 def test_state_of_a_temporary_module(tmp_path):
     model = net_and_model()[1]
     gc.collect()
-    values = {key: torch.randn_like(value) for key, value in model.state_dict().items()}
+    values = {key: value + torch.ones_like(value) for key, value in model.state_dict().items()}
     model.load_state_dict(values)
     other = Net().eval()
     other.load_state_dict(values)
