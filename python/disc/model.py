@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Model:
-    """What :func:`disc.compile` gives: call it as the original module, at any shape it was compiled for.
+    """The result of :func:`disc.compile`: call it as the original module, at any shape it was compiled for.
 
     Calls may come from several threads at once. Inputs are not copied; outputs are tensors of the caller's. Parameters
     are those of the original module: a call that finds them changed (in place, also through ``.data``, by

@@ -356,7 +356,7 @@ def _model(content: Any, name: str, threads: int | None, device: int | None, *, 
 
 
 def _check_versions(file: _File) -> None:
-    """LibraryError if another version wrote the file: what it describes are objects of DISC's and PyTorch's."""
+    """LibraryError if another version wrote the file, which describes objects of DISC and of PyTorch."""
     here = {_KEY: FORMAT, "disc": __version__, "torch": torch.__version__}
     for key, what in ((_KEY, "format"), ("disc", "DISC"), ("torch", "PyTorch")):
         if file.metadata.get(key) != here[key]:

@@ -267,7 +267,7 @@ def _unprinted() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Fixed:
-    """What was traced where the model's code makes a number of Python of a dynamic size: it serves that one alone."""
+    """What was traced where the model's code converts a dynamic size to a number: it serves that size alone."""
 
     error: errors.FixedSizeError
     program: ExportedProgram

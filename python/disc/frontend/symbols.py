@@ -298,7 +298,7 @@ def _flatten_spec(value: Any, spec: Any, into: list[Any]) -> None:
             for dim in spec if isinstance(spec, Mapping) else ():
                 if not isinstance(dim, int) or not 0 <= dim < value.dim():
                     raise ArgumentValueError(
-                        f"dynamic_shapes: {dim!r} is no dim of an input of shape {list(value.shape)}; expected a number"
+                        f"dynamic_shapes: an input of shape {list(value.shape)} has no dim {dim!r}; expected a number"
                         f" from 0 to {value.dim() - 1}"
                     )
             into.append(spec)
