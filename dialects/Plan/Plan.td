@@ -68,7 +68,7 @@ def Plan_LayoutAttr : AttrDef<Plan_Dialect, "Layout"> {
   let mnemonic = "layout";
   let summary = "where the elements of a tensor lie in its buffer";
   let description = [{
-    The element at indices `i` lies `offset + sum(i[d] * strides[d])` elements after the buffer's start. Both are
+    The element at indices `i` is at `offset + sum(i[d] * strides[d])`, counted in elements from the buffer's start. Both are
     symbolic expressions: a layout is known at compile time up to the values of symbols.
   }];
   let parameters = (ins "::mlir::disc::ExprAttr":$offset, "::mlir::disc::DimsAttr":$strides);

@@ -446,7 +446,7 @@ def Tensor_LoopOp : Tensor_ControlOp<"loop", [
 }
 
 def Tensor_NextOp : Tensor_Op<"next", [Terminator, AttrSizedOperandSegments, HasParent<"LoopOp">]> {
-  let summary = "what a step of a loop gives";
+  let summary = "the values after a step of a loop";
   let arguments = (ins Variadic<AnyRankedTensor>:$values, Optional<AnyRankedTensor>:$condition,
                        Variadic<Index>:$sizes);
   let assemblyFormat = [{
@@ -457,9 +457,9 @@ def Tensor_NextOp : Tensor_Op<"next", [Terminator, AttrSizedOperandSegments, Has
 def Tensor_BranchOp : Tensor_ControlOp<"branch", [DeclareOpInterfaceMethods<DimsOpInterface, ["getResultDims"]>]> {
   let summary = "one of two blocks of the host flow, as data decides";
   let description = [{
-    Runs the first region if `condition` is true, else the second. The results are what that region's `yield` gives.
-    Where the extents of a result differ, or a number is to be had that does, it is one of `symbols`: their values are
-    the `sizes` of the region that ran.
+    Runs the first region if `condition` is true, else the second. The results are the
+    operands of that region's `yield`. An extent of a result that differs between the regions, and a number that an extent
+    is computed from, is one of `symbols`: their values are the `sizes` of the region that ran.
 
     ```mlir
     %y = disc_tensor.branch %p symbols [@n] {disc_shape.dims = [#disc_shape.dims<[n]>]} : tensor<i1> -> (tensor<?xf32>) {

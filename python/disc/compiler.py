@@ -212,6 +212,7 @@ def model_of(compilation: Compilation, imported: Callable[[], ImportedProgram], 
         name=compilation.name,
         timeline=compilation.timeline.spans,
         decisions=() if compilation.negotiation is None else compilation.negotiation.decisions,
+        keep_module=compilation.options.keep_module,
     )
 
 
@@ -247,7 +248,7 @@ def _is_decorator(model: Any, args: Any, kwargs: Any, examples: Any) -> bool:
 
 
 def check_options(options: Any) -> Options:
-    """The options to use; TypeError if they are none."""
+    """The options to use; TypeError if ``options`` is something else."""
     if options is None:
         return Options()
     if not isinstance(options, Options):
@@ -258,7 +259,7 @@ def check_options(options: Any) -> Options:
 def check_arguments(
     model: Any, options: Any, args: Any = (), kwargs: Any = None, fixed: Mapping[str, Any] | None = None
 ) -> tuple[Any, Sequence[Any], Mapping[str, Any] | None, Options]:
-    """The model, with a callable as a module, its arguments and the options; TypeError if one is none of its kind."""
+    """The model, with a callable as a module, its arguments and the options; TypeError if one has another type."""
     module = as_module(model)
     if module is not None or isinstance(model, ExportedProgram):
         if isinstance(args, torch.Tensor):
@@ -284,7 +285,7 @@ def check_arguments(
             f"expected a torch.nn.Module or another callable, an ExportedProgram or an ONNX model, got {found}"
         )
     elif len(args) or kwargs:
-        raise ArgumentTypeError("an ONNX model says itself what its inputs are: example arguments have no use")
+        raise ArgumentTypeError("an ONNX model declares its inputs: leave the example arguments out")
     return (model if module is None else module), args, kwargs, check_options(options)
 
 

@@ -22,7 +22,7 @@ CODES: dict[str, str] = {
     "DISC0008": "an operator without a fake kernel",
     "DISC0009": "an unsupported kind of input, output or update",
     "DISC0010": "a dynamic dim that the model's code does not allow",
-    "DISC0011": "a size that the model's code makes a number of",
+    "DISC0011": "a dynamic size that the model's code converts to a Python number",
     "DISC0012": "a size without a known expression",
     "DISC0013": "TorchScript that cannot be read",
     "DISC0014": "recursion or a tree that cannot be compiled",
@@ -184,7 +184,7 @@ class DynamicDimError(CompileError):
 
 
 class FixedSizeError(DynamicDimError):
-    """The model's code makes a number of Python of a dynamic size, and so takes the example's for granted."""
+    """The model's code converts a dynamic size to a Python number, so that only the example's size is right."""
 
     code = "DISC0011"
     traced: tuple[Any, tuple[str, ...]] | None = None
@@ -239,7 +239,7 @@ class UnsupportedTypeError(CompileError):
 
 
 class SizeError(CompileError):
-    """A size of the model is no expression that DISC knows."""
+    """A size of the model is computed by an expression that DISC does not know."""
 
     code = "DISC0012"
 

@@ -10,19 +10,24 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from torch.export import Dim
 from transformers import cache_utils
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.modeling_outputs import CausalLMOutputWithPast
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from . import saved
 from .compiler import compile
-from .errors import ArgumentTypeError, ArgumentValueError, CallError, InputTypeError, ShapeError
+from .errors import ArgumentTypeError, ArgumentValueError, CallError, InputTypeError, LibraryError, ShapeError
 from .model import Model
 from .options import Options
 
@@ -37,6 +42,12 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 
 _ATTENTION = ("sdpa", "eager")
 """The attention functions of transformers that the compiled step works with."""
+
+_MODEL_FILE, _CONTENT_FILE = "model.disc", "causal_lm.json"
+"""In the folder of a saved model, beside transformers' own files of configurations."""
+
+_PREFIX = "model."
+"""In front of the original's names of parameters, in the module that is compiled."""
 
 _LEAST_ROOM = 64
 """The number of tokens that a new cache has room for, at least."""
@@ -110,6 +121,45 @@ def compile_causal_lm(
     with torch.no_grad(), _one_attention():
         compiled = compile(step, args, dynamic_shapes=shapes, target=target, options=options)
     return CausalLM(model, compiled, longest, layers)
+
+
+def load_causal_lm(path: str | os.PathLike[str], *, threads: int | None = None, trust_files: bool = False) -> CausalLM:
+    """Reads a causal language model from a folder that :meth:`CausalLM.save` wrote; nothing is compiled.
+
+    Args:
+        path: the folder.
+        threads: see :func:`disc.load`.
+        trust_files: see :func:`disc.load`.
+
+    Raises:
+        LibraryError: the folder has no such model, or one of a class that transformers does not have.
+        OSError: a file cannot be read.
+    """
+    folder = Path(path)
+    try:
+        content = json.loads((folder / _CONTENT_FILE).read_text())
+        max_length, kind = content["max_length"], getattr(transformers, content["architecture"])
+        shapes = [[(part["shape"], getattr(torch, part["dtype"])) for part in layer] for layer in content["layers"]]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LibraryError(
+            f"{folder / _CONTENT_FILE}: not the description of a causal language model of the installed transformers:"
+            f" {error}"
+        ) from error
+    compiled = saved.load(folder / _MODEL_FILE, threads=threads, trust_files=trust_files)
+    config = transformers.AutoConfig.from_pretrained(folder)
+    # For transformers' own loop: its weights are those of the compiled model, and its code does not run.
+    with torch.device("meta"):
+        model = kind(config).eval()
+    weights = {key.removeprefix(_PREFIX): value for key, value in compiled.state_dict().items()}
+    model.load_state_dict(weights, assign=True)
+    model.tie_weights()
+    if (folder / "generation_config.json").exists():
+        model.generation_config = transformers.GenerationConfig.from_pretrained(folder)
+    layers = [
+        _LayerShape.of([torch.empty(shape, dtype=dtype, device=compiled.device) for shape, dtype in layer])
+        for layer in shapes
+    ]
+    return CausalLM(model, compiled, max_length, layers)
 
 
 def _longest(model: Any, max_length: Any) -> int:
@@ -253,6 +303,13 @@ class _LayerShape:
 
     def __init__(self, layer: Any) -> None:
         self.tensors = [t[:1, :, :0].detach().clone() for t in (layer.keys, layer.values)]
+
+    @classmethod
+    def of(cls, tensors: list[torch.Tensor]) -> _LayerShape:
+        """Of empty keys and values, [1, heads, 0, size]."""
+        layer = cls.__new__(cls)
+        layer.tensors = tensors
+        return layer
 
     def example(self, rows: int, room: int) -> list[torch.Tensor]:
         """Keys and values with room for so many tokens."""
@@ -501,6 +558,67 @@ class CausalLM:
             layer.reserve(total, self.max_length)
             tensors += layer.tensors
         return tensors
+
+    @property
+    def config(self) -> Any:
+        """The original model's configuration."""
+        return self.model.config
+
+    @property
+    def generation_config(self) -> Any:
+        """What ``generate`` does by default: the original model's."""
+        return self.model.generation_config
+
+    @property
+    def device(self) -> torch.device:
+        """Where tokens must be."""
+        return self.model.device  # type: ignore[no-any-return]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the logits."""
+        return self.model.dtype  # type: ignore[no-any-return]
+
+    def eval(self) -> CausalLM:
+        """The model itself: it is compiled for evaluation."""
+        return self
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """The parameters and buffers that the compiled model uses, by the original model's names; not copies."""
+        return {key.removeprefix(_PREFIX): value for key, value in self.compiled.state_dict().items()}
+
+    def load_state_dict(self, state_dict: Mapping[str, torch.Tensor], strict: bool = True) -> Any:
+        """Copies values to the parameters and buffers, which the next call uses; see :meth:`disc.Model.load_state_dict`."""
+        return self.compiled.load_state_dict({_PREFIX + key: value for key, value in state_dict.items()}, strict)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the compiled code, the weights and the configuration, for :func:`disc.hf.load_causal_lm`.
+
+        Args:
+            path: a folder, which is made if it does not exist.
+
+        Raises:
+            OSError: a file cannot be written.
+        """
+        folder = Path(path)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.compiled.save(folder / _MODEL_FILE)
+        # transformers writes the files of configurations, and reads them again.
+        self.model.config.save_pretrained(folder)
+        if self.model.can_generate():
+            self.model.generation_config.save_pretrained(folder)
+        content = {
+            "architecture": type(self.model).__name__,
+            "max_length": self.max_length,
+            "layers": [
+                [{"shape": list(t.shape), "dtype": str(t.dtype).removeprefix("torch.")} for t in layer.tensors]
+                for layer in self._layers
+            ],
+        }
+        (folder / _CONTENT_FILE).write_text(json.dumps(content))
+
+    def __reduce__(self) -> Any:
+        return CausalLM, (self.model, self.compiled, self.max_length, self._layers)
 
     def __repr__(self) -> str:
         return f"disc.hf.CausalLM({type(self.model).__name__}, max_length={self.max_length})"

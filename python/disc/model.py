@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Model:
-    """What :func:`disc.compile` gives: call it as the original module, at any shape it was compiled for.
+    """The result of :func:`disc.compile`: call it as the original module, at any shape it was compiled for.
 
     Calls may come from several threads at once. Inputs are not copied; outputs are tensors of the caller's. Parameters
     are those of the original module: a call that finds them changed (in place, also through ``.data``, by
@@ -68,6 +68,7 @@ class Model:
         name: str = "model",
         timeline: Sequence[Span] = (),
         decisions: Sequence[Decision] = (),
+        keep_module: bool = True,
     ) -> None:
         self.backends: Decisions = Decisions(decisions)
         """Of each operation that a back end of others could compile, who does, and why others do not."""
@@ -75,8 +76,8 @@ class Model:
         """What profilers and viewers call the model: the name of its class, function or file."""
         self.timeline: tuple[Span, ...] = tuple(timeline)
         """When each part of the compilation ran; empty for a model that was loaded."""
-        # Of a callable the module is ours; the user's own is the user's to keep.
-        self._kept = module if isinstance(module, CallableModule) else None
+        # A module of ours that stands for a callable has no other owner.
+        self._kept = module if keep_module or isinstance(module, CallableModule) else None
         self._module = None if module is None else weakref.ref(module)
         # Of a model from a file: the tensors that it has in the place of a module's, and their names there.
         self._loaded_parameters: dict[str, torch.Tensor] = {}
@@ -310,7 +311,8 @@ class Model:
 
     @property
     def module(self) -> torch.nn.Module | None:
-        """The module that was compiled, if it still exists; None for an ONNX model and one that was loaded."""
+        """The module that was compiled; None for an ONNX model, one that was loaded, and one that was compiled with
+        ``Options(keep_module=False)`` and is gone."""
         return None if self._module is None else self._module()
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -337,7 +339,8 @@ class Model:
         Of a model that was loaded, those that it uses.
 
         Raises:
-            ProgramError: the module no longer exists, or there was none (ONNX): only packed weights are left.
+            ProgramError: there was no module (ONNX, an ExportedProgram), or with ``Options(keep_module=False)`` it is
+                gone: only packed weights are left.
         """
         module = self.module
         return saved.state_dict(self) if module is None else dict(module.state_dict())

@@ -26,6 +26,10 @@ class Options:
     """Compile for this kind of CPU, named as for clang's ``-march`` (``"x86-64-v3"``); None means for this machine."""
     stop_after: str | None = None
     """Stop after this stage: the model then has IR and cannot be called."""
+    keep_module: bool = True
+    """Whether the compiled model keeps the module that was compiled. Its ``state_dict()``, ``load_state_dict()`` and
+    changed weights need the module. False: a module that nothing else keeps is freed, so that weights which are stored
+    in another layout for the code exist once."""
     dump_ir: str | os.PathLike[str] | None = None
     """A folder that gets the IR after each stage, and the LLVM IR and assembly. The IR is then verified after each
     pass, otherwise after each stage."""

@@ -1,4 +1,5 @@
-"""Dataclasses as arguments and results: pytree nodes with a leaf for each field that is not None.
+"""Dataclasses and named tuples as arguments and results. Dataclasses are pytree nodes with a leaf for each field that is
+not None.
 
 PyTorch wants ``torch.export.register_dataclass`` for each class. DISC registers those that it sees in an example, and
 those that a model returns while it is traced.
@@ -7,7 +8,7 @@ those that a model returns while it is traced.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -51,22 +52,37 @@ def returned(module: torch.nn.Module) -> Iterator[None]:
         hook.remove()
 
 
-def specs(value: Any, spec: Any, where: str) -> Any:
-    """A spec of ``dynamic_shapes`` as torch.export wants it: of a dataclass a list, with one for each field.
+def is_named_tuple(value: Any) -> bool:
+    """Whether ``value`` is an instance of a ``typing.NamedTuple`` or a ``collections.namedtuple``."""
+    return isinstance(value, tuple) and hasattr(value, "_fields") and hasattr(value, "_make")
 
-    The user's own may be a dict by the names of the fields, or an object of the same class.
+
+def specs(value: Any, spec: Any, where: str) -> Any:
+    """A spec of ``dynamic_shapes`` as torch.export wants it: of a dataclass a list, with one for each field; of a named
+    tuple one of its class.
+
+    The user's own may be a dict by the names of the fields, an object of the same class, or of a named tuple a list or
+    tuple.
     """
+    if is_named_tuple(value):
+        if isinstance(spec, Mapping):
+            _check_fields(spec, value._fields, where)
+            spec = [spec.get(name) for name in value._fields]
+        if not isinstance(spec, (list, tuple)):
+            return spec
+        if len(spec) != len(value):
+            raise ArgumentValueError(
+                f"dynamic_shapes: {where}: expected {len(value)} specs ({', '.join(value._fields)}), got {len(spec)}"
+            )
+        named = zip(value._fields, value, spec, strict=True)
+        return type(value)._make(specs(part, said, f"{where}.{name}") for name, part, said in named)
     if is_record(value):
         if type(spec) is type(value):
             spec = {field.name: getattr(spec, field.name) for field in dataclasses.fields(spec)}
         if spec is not None and not isinstance(spec, Mapping):
             return spec
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        for name in spec or {}:
-            if name not in fields:
-                raise ArgumentValueError(
-                    f"dynamic_shapes: {where} has no field {name!r}; its fields: {', '.join(fields)}"
-                )
+        _check_fields(spec or {}, fields, where)
         return [
             specs(part, (spec or {}).get(name), f"{where}.{name}") for name, part in fields.items() if part is not None
         ]
@@ -75,3 +91,9 @@ def specs(value: Any, spec: Any, where: str) -> Any:
     if type(value) in (list, tuple) and type(spec) in (list, tuple) and len(spec) == len(value):
         return type(spec)(specs(x, s, f"{where}[{i}]") for i, (x, s) in enumerate(zip(value, spec, strict=True)))
     return spec
+
+
+def _check_fields(spec: Iterable[str], fields: Collection[str], where: str) -> None:
+    for name in spec:
+        if name not in fields:
+            raise ArgumentValueError(f"dynamic_shapes: {where} has no field {name!r}; its fields: {', '.join(fields)}")

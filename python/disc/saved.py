@@ -356,7 +356,7 @@ def _model(content: Any, name: str, threads: int | None, device: int | None, *, 
 
 
 def _check_versions(file: _File) -> None:
-    """LibraryError if another version wrote the file: what it describes are objects of DISC's and PyTorch's."""
+    """LibraryError if another version wrote the file, which describes objects of DISC and of PyTorch."""
     here = {_KEY: FORMAT, "disc": __version__, "torch": torch.__version__}
     for key, what in ((_KEY, "format"), ("disc", "DISC"), ("torch", "PyTorch")):
         if file.metadata.get(key) != here[key]:
@@ -422,6 +422,7 @@ def _check_parameters(model: Model) -> None:
     if not model._state_dict_names:
         raise ProgramError(
             "load",
-            "the model has packed weights alone: its module was gone when it was saved",
-            help="keep the module until model.save(...) returns",
+            "the model has packed weights alone: it was compiled without a module, or with keep_module=False and its"
+            " module is gone",
+            help="compile the module itself, without keep_module=False; an ONNX model's weights are in its file",
         )

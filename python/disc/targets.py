@@ -70,7 +70,7 @@ class Cpu(Target):
     name = "cpu"
 
     def pipeline(self, chips: Sequence[str]) -> Pipeline:
-        """That of any CPU."""
+        """The pipeline of all CPUs."""
         if chips:
             raise ValueError(f"target 'cpu' takes no chips, got {', '.join(chips)}; options have 'cpu' for its kind")
         return pipeline.cpu()
@@ -93,7 +93,7 @@ class Machine(Target):
         return tuple(chips)
 
     def pipeline(self, chips: Sequence[str]) -> Pipeline:
-        """That of any CPU."""
+        """The pipeline of all CPUs."""
         return pipeline.cpu()
 
     def missing(self) -> str:

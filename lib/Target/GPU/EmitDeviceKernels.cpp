@@ -63,7 +63,7 @@ static LogicalResult emitKernel(DeviceKernel &k) {
   case KernelKind::Call:
     break;
   }
-  return k.kernel.emitError() << stringifyKernelKind(k.kernel.getKind()) << " kernels are none of a device's";
+  return k.kernel.emitError() << stringifyKernelKind(k.kernel.getKind()) << " kernels do not run on devices";
 }
 
 namespace {

@@ -46,7 +46,7 @@ static std::optional<Matrix> matrix(KernelFuncOp kernel, const ContractionInfo &
        column = strided->collapse(inner, info.sizes, shapes);
   if (!batch || !row || !column)
     return std::nullopt;
-  // The stride of a dimension of one element is none.
+  // The stride of a dimension of one element has no effect.
   auto leads = [&](const SymExpr &stride, ArrayRef<unsigned> dims, const SymExpr &width) {
     return info.size(dims).isConstant(1) || shapes.equal(stride, width);
   };

@@ -17,7 +17,7 @@ def Winograd : Pass<"disc-schedule-winograd", "::mlir::ModuleOp"> {
 }
 
 def PackWeights : Pass<"disc-schedule-pack-weights", "::mlir::ModuleOp"> {
-  let summary = "Lays the right-hand sides of contractions that are known at load out in panels";
+  let summary = "Stores right-hand sides of contractions that are known at load in panels";
   let dependentDialects = ["::mlir::disc::PlanDialect", "::mlir::disc::TensorDialect", "::mlir::arith::ArithDialect"];
   let options = [
     Option<"precision", "precision", "std::string", "\"f32\"",
@@ -26,7 +26,7 @@ def PackWeights : Pass<"disc-schedule-pack-weights", "::mlir::ModuleOp"> {
 }
 
 def PackFragments : Pass<"disc-schedule-pack-fragments", "::mlir::ModuleOp"> {
-  let summary = "Lays quantised weights of contractions out as a device's matrix unit reads them";
+  let summary = "Stores quantised weights of contractions in the order in which a device's matrix unit reads them";
   let dependentDialects = ["::mlir::disc::PlanDialect", "::mlir::disc::TensorDialect", "::mlir::arith::ArithDialect",
                            "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
 }

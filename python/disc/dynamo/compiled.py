@@ -149,7 +149,7 @@ class CompiledGraph:
         other = any(args[i] is not tensor for i, tensor, _, _ in self._fixed)
         self._reloads += other
         if self._reloads > _MAX_RELOADS:
-            log.info("a graph is called with ever other parameters: it is compiled again, with them as inputs")
+            log.info("each call of a graph has other parameters: it is compiled again, with them as inputs")
             self._compile({})
             return
         fixed = {i: args[i] for i in self._fixed_names}

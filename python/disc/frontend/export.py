@@ -68,9 +68,9 @@ _ADVICE = "The error above occurred when calling torch.export.export"
 _NESTED = Path(torch.nested.__file__).parent
 _SATISFY = "satisfy the generated guard"
 _FIXES = re.compile(r"^Eq\(.*\], \d+\)$")
-_DIM = re.compile(r"(?:Not all values of|You marked) ([\w*]+) ")
+_DIM = re.compile(r"(?:Not all values of|You marked) ([\w*]+|\w+\.shape\[\d+\]|L\[.+?\]\.size\(\)\[\d+\]) ")
 _RELATED = re.compile(r"- The values of (\w+) = ")
-_CONSTANT = re.compile(r"You marked (\w+) as dynamic but .+? constant \((\d+)\)")
+_CONSTANT = re.compile(r"You marked (\S+) as dynamic but .+? constant \((\d+)\)")
 _UNKNOWN_TYPE = re.compile(r"^(?:Unsupported input type|Found) <class '([^']+)'>")
 _PLACE = re.compile(
     r"Not all values of (\w+) = (L\[.+?\]\.size\(\)\[\d+\]) in the specified range satisfy the generated guard (.+)"
@@ -267,7 +267,7 @@ def _unprinted() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Fixed:
-    """What was traced where the model's code makes a number of Python of a dynamic size: it serves that one alone."""
+    """What was traced where the model's code converts a dynamic size to a number: it serves that size alone."""
 
     error: errors.FixedSizeError
     program: ExportedProgram
@@ -479,10 +479,11 @@ def _by_larger(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes: 
 
 def _refusal(error: Exception, guards: Sequence[_Guard]) -> errors.CompileError:
     text = str(error).split(_ADVICE)[0].rstrip()
-    dims = list(dict.fromkeys([*_DIM.findall(text), *_RELATED.findall(text)]))
+    dims = list(dict.fromkeys(map(readable, [*_DIM.findall(text), *_RELATED.findall(text)])))
     conditions = re.findall(r"Not all values of (.+?) satisfy the generated guard (.+)", text)
     lines = [f"{readable(where)} must satisfy {readable(condition.rstrip('.'))}" for where, condition in conditions]
-    lines += [f"{name} is {value} in the model's code" for name, value in dict.fromkeys(_CONSTANT.findall(text))]
+    fixed = list(dict.fromkeys(_CONSTANT.findall(text)))
+    lines += [f"{readable(name)} is {value} in the model's code" for name, value in fixed]
     lines += [readable(line) for line in re.findall(r"- The values of (.+?)\.$", text, re.MULTILINE)]
     if not lines:
         lines = [readable(text)]
@@ -497,7 +498,7 @@ def _refusal(error: Exception, guards: Sequence[_Guard]) -> errors.CompileError:
     source = found[0].source if found else None
     refinements = [
         *suggested(text),
-        *(Refinement(name, offset=int(n), fixed=True) for name, n in dict.fromkeys(_CONSTANT.findall(text))),
+        *(Refinement(name, offset=int(n), fixed=True) for name, n in fixed if name.isidentifier()),
     ]
     return errors.DynamicDimError(
         "import",

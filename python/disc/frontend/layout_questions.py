@@ -188,8 +188,11 @@ def _of_layout(env: ShapeEnv, condition: Any) -> bool:
     if isinstance(condition, sympy.StrictLessThan) and condition.rhs == 2:
         # Dims of 0 and 1 are left out where strides are compared.
         return not hint_of(env, condition)
-    if not isinstance(condition, (sympy.Eq, sympy.Ne)) or not condition.rhs.is_Integer:
+    if not isinstance(condition, (sympy.Eq, sympy.Ne)):
         return False
+    if not condition.rhs.is_Integer:
+        # A stride and what it would be if a slice were the whole tensor, which it is for some sizes.
+        return isinstance(condition, sympy.Ne) and hint_of(env, condition) and not _in_any_kernel()
     factor, _ = (condition.lhs - condition.rhs).as_content_primitive()
     general = isinstance(condition, sympy.Ne)
     if hint_of(env, condition) != general:

@@ -171,5 +171,5 @@ def structure_of(
 
 
 def _kept(value: Any) -> Any:
-    """A value that stays as it is when a list that it is changes."""
+    """A copy of a list, so that a later change of the list does not change it; another value as it is."""
     return rebuilt(value, lambda _, leaf: leaf) if isinstance(value, (list, dict)) else value

@@ -66,7 +66,7 @@ class Input:
         return not self.is_number and not self.dtype.is_complex and not dtypes.is_stored(self.dtype)
 
     def taken(self, leaf: Any) -> Any:
-        """What ``main`` takes for the caller's ``leaf``; TypeError if that is of another kind or dtype."""
+        """The argument of ``main`` for the caller's ``leaf``; TypeError if that has another type or dtype."""
         if self.is_number:
             return _number(self.name, leaf, self.dtype)
         if self.dtype.is_complex and isinstance(leaf, torch.Tensor) and leaf.dtype == self.dtype:

@@ -106,6 +106,8 @@ def automatic(value: Any, leaf: Callable[[Any], Any] | None = None) -> Any:
         return {key: automatic(part, leaf) for key, part in value.items()}
     if type(value) in (list, tuple):
         return type(value)([automatic(part, leaf) for part in value])
+    if records.is_named_tuple(value):
+        return type(value)._make(automatic(part, leaf) for part in value)
     parts = _children(value)
     return leaf(value) if parts is None else [automatic(part, leaf) for part in parts]
 
@@ -169,7 +171,7 @@ def _spread(value: Any, spec: Any, names: _Names, where: str) -> Any:
     if parts is not None and isinstance(spec, (list, tuple)):
         if len(parts) != len(spec):
             raise ArgumentValueError(f"dynamic_shapes: {where}: expected {len(parts)} specs, got {len(spec)}")
-        kind = type(spec) if type(spec) in (list, tuple) else tuple
+        kind = type(spec)._make if records.is_named_tuple(spec) else type(spec) if type(spec) is list else tuple
         return kind(_spread(x, s, names, f"{where}[{i}]") for i, (x, s) in enumerate(zip(parts, spec, strict=True)))
     return spec
 

@@ -7,6 +7,8 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from ..torch_compat.pytree import SUPPORTED_NODES, TreeSpec
 from .argument_paths import positional_names
 
@@ -37,18 +39,23 @@ def difference(
 
 
 def plain(value: Any) -> Any:
-    """``value`` with dicts in the place of mappings that PyTorch does not look into, such as a tokenizer's results."""
+    """``value`` with dicts in the place of mappings that PyTorch does not look into, such as a tokenizer's results, and
+    tuples in the place of sizes, as torch.export has it."""
     if isinstance(value, Mapping) and type(value) not in SUPPORTED_NODES:
         return {key: plain(part) for key, part in value.items()}
     if type(value) is dict:
         return {key: plain(part) for key, part in value.items()}
+    if type(value) is torch.Size:
+        return tuple(value)
     return type(value)(map(plain, value)) if type(value) in (list, tuple) else value
 
 
 def ordered(value: Any, spec: TreeSpec) -> Any:
-    """``value`` with the keys of its dicts in the order of ``spec``, where they are the same keys."""
+    """``value`` with the keys of its dicts in the order of ``spec``, where they are the same keys, and sizes as tuples."""
     if spec.type is dict and isinstance(value, Mapping) and set(value) == set(spec.context):
         return {key: ordered(value[key], spec.child(i)) for i, key in enumerate(spec.context)}
+    if spec.type is tuple and type(value) is torch.Size:
+        value = tuple(value)
     if spec.type in (list, tuple) and type(value) is spec.type and len(value) == spec.num_children:
         return spec.type(ordered(part, spec.child(i)) for i, part in enumerate(value))
     return value

@@ -109,8 +109,16 @@ class SymbolTable:
         return known is not None and known.data_dependent
 
     def condition(self, condition: sympy.Basic) -> str:
-        """A relation as text, for messages."""
-        return str(condition.xreplace({s: sympy.Symbol(known.name) for s, known in self._table.items()}))
+        """A relation as text, for messages behind "needs"."""
+        condition = condition.xreplace({s: sympy.Symbol(known.name) for s, known in self._table.items()})
+        if not isinstance(condition, (sympy.Eq, sympy.Ne)):
+            return str(condition)
+        lhs, rhs = condition.args
+        if isinstance(lhs, (torch_sympy.Mod, torch_sympy.PythonMod)) and rhs == 0:
+            lhs, rhs = _without_common_sizes(*lhs.args)
+            return f"{lhs} to be {'a' if isinstance(condition, sympy.Eq) else 'no'} multiple of {rhs}"
+        lhs, rhs = _without_common_sizes(lhs, rhs)
+        return f"{lhs} {'==' if isinstance(condition, sympy.Eq) else '!='} {rhs}"
 
     def get(self, symbol: sympy.Symbol) -> Symbol | None:
         """What is known of torch's symbol; None if it stands for no extent."""
@@ -225,6 +233,15 @@ def parameter_names(module: torch.nn.Module) -> list[str]:
     return [f"*{p.name}" if p.kind is p.VAR_POSITIONAL else p.name for p in parameters]
 
 
+def _without_common_sizes(lhs: sympy.Expr, rhs: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:
+    """Both without the sizes that are factors of both."""
+    for factor in sympy.Mul.make_args(rhs):
+        rest = sympy.cancel(lhs / factor) if factor.is_Symbol and lhs != factor else lhs
+        if rest != lhs and sympy.fraction(rest)[1] == 1:
+            lhs, rhs = rest, rhs / factor
+    return lhs, rhs
+
+
 def flatten_dynamic_shapes(
     dynamic_shapes: Any,
     args: Sequence[Any],
@@ -281,7 +298,7 @@ def _flatten_spec(value: Any, spec: Any, into: list[Any]) -> None:
             for dim in spec if isinstance(spec, Mapping) else ():
                 if not isinstance(dim, int) or not 0 <= dim < value.dim():
                     raise ArgumentValueError(
-                        f"dynamic_shapes: {dim!r} is no dim of an input of shape {list(value.shape)}; expected a number"
+                        f"dynamic_shapes: an input of shape {list(value.shape)} has no dim {dim!r}; expected a number"
                         f" from 0 to {value.dim() - 1}"
                     )
             into.append(spec)

@@ -8,6 +8,7 @@ unsupported operations reach the lowering and are reported together.
 
 from __future__ import annotations
 
+import logging
 import operator
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -28,6 +29,10 @@ from .locations import describe, source_of
 
 if TYPE_CHECKING:
     from .updates import Program
+
+# The importer's messages go to a logger of its own: logging.debug, which it calls, would give the root logger of the
+# user's program a handler.
+fx_importer.logging = logging.getLogger("torch_mlir.fx_importer")  # type: ignore[attr-defined]
 
 # The importer's tables lack these. The numbers are arguments of ops, which rules do not look at: they see results.
 for _dtype, _name, _number in (

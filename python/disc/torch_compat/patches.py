@@ -160,6 +160,7 @@ LAYOUT_QUESTIONS = (
     Patch("torch._prims_common:_is_non_overlapping_and_dense_or_false", _LAYOUT, "(sizes, strides)"),
     Patch("torch._meta_registrations:_exec_fft", _LAYOUT, "(out, self, out_sizes, dim, forward)"),
     Patch("torch._meta_registrations:_sort_dims", _LAYOUT, "(self, dim, exclude_last)"),
+    Patch("torch:_debug_has_internal_overlap", _LAYOUT, None),
 )
 RESHAPE_OF_KERNELS = Patch("torch._refs:_reshape_view_helper_core_alg", _LAYOUT, "(a, shape, allow_copy)")
 GUARD_OF_CPP = Patch("torch.fx.experimental.sym_node:SymNode.guard_bool", _LAYOUT, "(self, file, line)")

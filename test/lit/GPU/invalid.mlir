@@ -30,7 +30,7 @@ disc_plan.kernel_func contraction @no_schedule attributes {symbols = [], arg_dim
 
 // -----
 
-// expected-error @+1 {{pack kernels are none of a device's}}
+// expected-error @+1 {{pack kernels do not run on devices}}
 disc_plan.kernel_func pack @pack attributes {symbols = [], arg_dims = [#disc_shape.dims<[16, 16]>],
     layouts = [#disc_plan.layout<<0>, <[16, 1]>>, #disc_plan.layout<<0>, <[256, 16, 1]>>], schedule = {threads = 256 : i64}} {
 ^bb0(%a: tensor<16x16xf32>):

@@ -307,11 +307,12 @@ def test_state_is_not_packed_again():
                 part.linear.weight.mul_(1.1)
 
 
-def test_weights_are_not_kept_alive():
+def test_weights_are_not_kept_alive_on_demand():
     net = nn.Linear(64, 64)
     reference = nn.Linear(64, 64)
     reference.load_state_dict(net.state_dict())
-    model = disc.compile(net, (torch.randn(2, 64),), dynamic_shapes=({0: N},))
+    options = disc.Options(keep_module=False)
+    model = disc.compile(net, (torch.randn(2, 64),), dynamic_shapes=({0: N},), options=options)
     module, weight = weakref.ref(net), weakref.ref(net.weight)
     del net
     gc.collect()

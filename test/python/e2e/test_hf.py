@@ -1,5 +1,6 @@
 """Causal language models of transformers: one compilation for prompts and steps, transformers' own ``generate``."""
 
+import pickle
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
@@ -242,3 +243,28 @@ def test_bfloat16_and_a_fixed_batch():
     assert lm.generate(prompt(1, 6)[0], max_new_tokens=20, do_sample=False).shape == (1, 26)
     with pytest.raises(disc.ShapeError, match="input_ids"):
         lm(prompt(2, 3)[0])
+
+
+def test_saved_and_loaded(pair, tmp_path):
+    model, lm = pair
+    model.generation_config.max_new_tokens = 7
+    lm.save(tmp_path / "lm")
+    ids, mask = prompt(2, 6, padded=True)
+    want = model.generate(ids, attention_mask=mask, do_sample=False)
+    for other in (disc.hf.load_causal_lm(tmp_path / "lm"), pickle.loads(pickle.dumps(lm))):
+        assert torch.equal(other.generate(ids, attention_mask=mask, do_sample=False), want)
+        assert other.config.vocab_size == VOCABULARY and other.generation_config.max_new_tokens == 7
+        assert other.device == lm.device and other.dtype == lm.dtype and other.eval() is other
+        assert other.state_dict().keys() == model.state_dict().keys()
+        values = {key: torch.zeros_like(value) for key, value in model.state_dict().items()}
+        other.load_state_dict(values)
+        assert not other(ids).logits.any()
+    assert torch.equal(lm.generate(ids, attention_mask=mask, do_sample=False), want)
+
+
+def test_a_folder_without_a_saved_model(tmp_path):
+    with pytest.raises(OSError, match=r"causal_lm.json"):
+        disc.hf.load_causal_lm(tmp_path)
+    (tmp_path / "causal_lm.json").write_text('{"architecture": "NoSuchLM", "max_length": 9, "layers": []}')
+    with pytest.raises(disc.LibraryError, match=r"causal_lm.json: not the description of a causal language model .*NoSuchLM"):
+        disc.hf.load_causal_lm(tmp_path)

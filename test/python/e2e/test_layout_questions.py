@@ -173,3 +173,40 @@ def test_slices_of_a_number_of_steps(example):
         x = torch.randn(batch, steps, 8)
         for got, expected in zip(model(x), module(x), strict=True):
             torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
+
+
+class PaddedWindows(nn.Module):
+    """Padded to a multiple, shifted and cropped: where nothing is padded, the slice is the whole tensor."""
+
+    def forward(self, x):
+        height, width = x.shape[1:3]
+        x = F.pad(x, (0, 0, 0, (4 - width % 4) % 4, 0, (4 - height % 4) % 4))
+        return torch.roll(x, (2, 2), (1, 2))[:, :height, :width].contiguous()
+
+
+class FirstModes(nn.Module):
+    """At most eight, written into a slice that may be the whole tensor."""
+
+    def forward(self, x):
+        out, count = torch.zeros_like(x), min(8, x.shape[1])
+        out[:, :count] = x[:, :count] * 2
+        return out
+
+
+@pytest.mark.parametrize("automatic", [True, False])
+@pytest.mark.parametrize(
+    ("make", "example", "shapes"),
+    [
+        (PaddedWindows, (3, 13, 17, 2), [(1, 1, 1, 2), (2, 5, 4, 2), (2, 8, 4, 2), (2, 4, 9, 2), (1, 31, 7, 2)]),
+        (PaddedWindows, (3, 12, 16, 2), [(2, 5, 4, 2), (2, 8, 4, 2), (1, 13, 3, 2)]),
+        (FirstModes, (2, 33), [(1, 1), (2, 2), (3, 7), (2, 8), (1, 9), (5, 100), (2, 3)]),
+    ],
+)
+def test_slices_that_may_be_the_whole(make, example, shapes, automatic):
+    names = {dim: f"d{dim}" for dim in range(3 if make is PaddedWindows else 2)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = disc.compile(make(), torch.randn(example), dynamic_shapes="auto" if automatic else (names,))
+    for shape in shapes:
+        x = torch.randn(shape)
+        torch.testing.assert_close(model(x), make()(x), rtol=0, atol=0)

@@ -145,7 +145,7 @@ def test_a_rule_of_ones_own():
 def test_arguments():
     with pytest.raises(TypeError, match=r"got 'x\.txt'"):
         disc.compile("x.txt")
-    with pytest.raises(TypeError, match="example arguments have no use"):
+    with pytest.raises(TypeError, match="leave the example arguments out"):
         disc.compile("x.onnx", (torch.zeros(1),))
     with pytest.raises(TypeError, match="fixed: inputs of ONNX models alone"):
         disc.compile(nn.ReLU(), (torch.zeros(1),), fixed={"x": 1})

@@ -81,3 +81,27 @@ def test_f16_without_instructions(cpu):
         for inputs in ((ordinary, example[1]), (x, torch.zeros(9, 7))):
             for actual, expected in zip(model(*inputs), Halves()(*inputs), strict=True):
                 torch.testing.assert_close(actual, expected, rtol=2e-3, atol=1e-5, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_remainders_of_rounded_divisors(dtype):
+    """A divisor that is a number has the dtype of the tensor: 0.1 fits into it another number of times."""
+
+    def remainders(x, divisor):
+        return (
+            x % -0.7,
+            torch.remainder(x, 0.1),
+            torch.fmod(x, 0.7),
+            0.7 % x,
+            x % divisor,
+            torch.fmod(x, divisor),
+            x.clone().remainder_(0.3),
+            x // 0.3,
+        )
+
+    divisor = torch.tensor(0.1)
+    model = disc.compile(remainders, (torch.ones(5, dtype=dtype), divisor), dynamic_shapes=({0: "n"}, None))
+    for size in (80, 1, 17):
+        x = torch.arange(-(size // 2), size - size // 2).to(dtype) + torch.tensor(0.25, dtype=dtype)
+        for actual, expected in zip(model(x, divisor), remainders(x, divisor), strict=True):
+            torch.testing.assert_close(actual, expected, rtol=0, atol=0, equal_nan=True)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pytest
 import torch
 from torch import nn
+from torch.export import Dim
 
 import disc
 
@@ -82,3 +84,56 @@ def test_what_differs_from_the_example():
 def test_specs_of_fields_that_do_not_exist():
     with pytest.raises(ValueError, match="tokens has no field 'id'; its fields: ids, mask, language"):
         disc.compile(Encoder(), (make_tokens(3, 6),), dynamic_shapes={"tokens": {"id": {0: "batch"}}})
+
+
+class Pair(NamedTuple):
+    a: torch.Tensor
+    b: torch.Tensor
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        "auto",
+        (Pair({0: "n"}, {0: "n"}),),
+        ([{0: "n"}, {0: "n"}],),
+        (({0: "n"}, {0: "n"}),),
+        {"pair": {"a": {0: "n"}, "b": {0: "n"}}},
+        {"pair": Pair({0: Dim("n")}, {0: Dim("n")})},
+    ],
+)
+def test_named_tuples_as_arguments(shapes):
+    def total(pair):
+        return Pair(pair.a + pair.b, pair.b.sum())
+
+    model = disc.compile(total, (Pair(torch.randn(2, 4), torch.randn(2, 4)),), dynamic_shapes=shapes)
+    for n in (1, 5, 3):
+        pair = Pair(torch.randn(n, 4), torch.randn(n, 4))
+        got = model(pair)
+        assert type(got) is Pair
+        torch.testing.assert_close(got, total(pair))
+
+
+def test_named_tuples_in_examples():
+    examples = [(Pair(torch.randn(n, 4), torch.randn(n, 4)),) for n in (2, 3)]
+    model = disc.compile(lambda pair: pair.a * pair.b, examples=examples)
+    pair = Pair(torch.randn(7, 4), torch.randn(7, 4))
+    torch.testing.assert_close(model(pair), pair.a * pair.b)
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        ({"c": {0: "n"}}, "pair has no field 'c'; its fields: a, b"),
+        ([{0: "n"}], r"pair: expected 2 specs \(a, b\), got 1"),
+    ],
+)
+def test_specs_that_do_not_fit_a_named_tuple(spec, text):
+    with pytest.raises(ValueError, match=text):
+        disc.compile(lambda pair: pair.a, (Pair(torch.randn(2), torch.randn(2)),), dynamic_shapes={"pair": spec})
+
+
+def test_a_size_as_an_argument():
+    model = disc.compile(lambda x, size: x.reshape(size), (torch.randn(8), torch.Size([2, 4])), dynamic_shapes=None)
+    assert model(torch.randn(8), torch.Size([2, 4])).shape == (2, 4)
+    assert model(torch.randn(8), (2, 4)).shape == (2, 4)

@@ -137,7 +137,7 @@ def test_a_file_of_a_loaded_model(tmp_path):
 
 
 def test_packed_weights_where_the_module_is_gone(tmp_path):
-    net, model = net_and_model()
+    net, model = net_and_model(keep_module=False)
     kept = copy.deepcopy(net)
     del net
     gc.collect()
@@ -149,8 +149,24 @@ def test_packed_weights_where_the_module_is_gone(tmp_path):
         loaded(*args, scale=0.5, double=True)["y"], kept(*args, scale=0.5)["y"], atol=1e-5, rtol=1e-5
     )
     for call in (loaded.state_dict, lambda: loaded.load_state_dict({})):
-        with pytest.raises(ProgramError, match="its module was gone when it was saved"):
+        with pytest.raises(ProgramError, match="its module is gone"):
             call()
+
+
+def test_state_of_a_temporary_module(tmp_path):
+    model = net_and_model()[1]
+    gc.collect()
+    values = {key: value + torch.ones_like(value) for key, value in model.state_dict().items()}
+    model.load_state_dict(values)
+    other = Net().eval()
+    other.load_state_dict(values)
+    model.save(tmp_path / "net.disc")
+    args = inputs(5)
+    for compiled in (model, copy.deepcopy(model), disc.load(tmp_path / "net.disc")):
+        assert compiled.state_dict().keys() == values.keys()
+        torch.testing.assert_close(
+            compiled(*args, scale=0.5, double=True)["y"], other(*args, scale=0.5)["y"], atol=1e-5, rtol=1e-5
+        )
 
 
 def test_pickle_and_copies():
@@ -185,7 +201,8 @@ class Holder(torch.nn.Module):
 def test_all_dtypes(tmp_path):
     for keep in (Holder(), None):
         module = keep or Holder()
-        model = disc.compile(module, (torch.ones(3),), dynamic_shapes=({0: B},))
+        options = disc.Options(keep_module=keep is not None)
+        model = disc.compile(module, (torch.ones(3),), dynamic_shapes=({0: B},), options=options)
         if keep is None:
             del module
             gc.collect()
@@ -213,7 +230,7 @@ def test_nothing_to_pack(tmp_path, make, keep):
     torch.manual_seed(0)
     module = make()
     example = torch.arange(3) if make is Rows else torch.randn(3)
-    model = disc.compile(module, (example,), dynamic_shapes=({0: B},))
+    model = disc.compile(module, (example,), dynamic_shapes=({0: B},), options=disc.Options(keep_module=keep))
     if not keep:
         del module
         gc.collect()

@@ -88,7 +88,7 @@ def test_parameters_are_packed_again_when_they_change():
 
 
 def test_other_modules_share_a_graph():
-    """Layers that are compiled one by one are one graph with ever other parameters."""
+    """Layers that are compiled one by one are one graph with other parameters in each call."""
     modules = [Net() for _ in range(3)]
 
     @torch.compile(backend="disc", dynamic=True)

@@ -1,4 +1,5 @@
-"""Weights that were packed are held once: dropping the module frees them. Weights that calls read stay."""
+"""Weights that were packed are held once: with keep_module=False, dropping the module frees them. Weights that calls
+read stay."""
 
 import subprocess
 import sys
@@ -21,7 +22,8 @@ example = {example}
 with torch.no_grad():
     expected = module(example)
 rows = torch.export.Dim("rows", min=1, max=64)
-model = disc.compile(module, (example[:4],), dynamic_shapes=({{0: rows}},))
+options = disc.Options(keep_module={keep})
+model = disc.compile(module, (example[:4],), dynamic_shapes=({{0: rows}},), options=options)
 gc.collect()
 before = resident()
 del module
@@ -32,9 +34,9 @@ print(before - after)
 """
 
 
-def freed_bytes(module: str, example: str) -> int:
+def freed_bytes(module: str, example: str, keep: bool = False) -> int:
     """Bytes that come free when the compiled module is dropped."""
-    program = PROGRAM.format(module=module, example=example)
+    program = PROGRAM.format(module=module, example=example, keep=keep)
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     return int(done.stdout.split()[-1])
 
@@ -45,3 +47,7 @@ def test_packed_weights_are_held_once():
 
 def test_weights_in_use_stay():
     assert freed_bytes("torch.nn.Embedding(4096, 4096)", "torch.arange(20)") < 4 * MIB
+
+
+def test_a_module_is_kept():
+    assert freed_bytes("torch.nn.Linear(4096, 4096)", "torch.randn(20, 4096)", keep=True) < 4 * MIB

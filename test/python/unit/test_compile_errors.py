@@ -147,7 +147,7 @@ def test_example_arguments_of_the_wrong_kind():
         disc.compile(torch.nn.ReLU(), {"input": x})
     with pytest.raises(TypeError, match="kwargs: expected a dict of example keyword arguments, got list"):
         disc.compile(torch.nn.ReLU(), (x,), [x])
-    with pytest.raises(ValueError, match=r"2 is no dim of an input of shape \[3, 4\]; expected a number from 0 to 1"):
+    with pytest.raises(ValueError, match=r"an input of shape \[3, 4\] has no dim 2; expected a number from 0 to 1"):
         disc.compile(torch.nn.ReLU(), (x,), dynamic_shapes=({2: Dim.AUTO},))
 
 

@@ -45,7 +45,16 @@ def test_switches(variables):
     result = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, **variables}, capture_output=True, text=True, check=True
     )
-    assert "import: " in result.stderr and "compiled ReLU" in result.stderr
+    assert "import: " in result.stderr and result.stderr.count("compiled ReLU") == 1
+
+
+def test_the_root_logger_stays_the_program_s():
+    code = (
+        "import disc, logging, torch;"
+        "disc.compile(torch.nn.ReLU(), torch.ones(3), options=disc.Options(stop_after='import'));"
+        "assert not logging.root.handlers"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_ir_is_not_a_message():

@@ -222,3 +222,24 @@ def test_an_example_that_the_program_does_not_serve(model, examples, text):
 def test_a_size_that_dynamic_shapes_fixes_and_examples_vary():
     with pytest.raises(ValueError, match=r"x, dim 1 is 5, but the examples have 5, 9 there"):
         merged(Embedded(), [inputs(3, 5), inputs(3, 9)], {"x": {1: 5}, "mask": None})
+
+
+@pytest.mark.parametrize(
+    ("function", "example", "wrong", "text"),
+    [
+        (lambda x: x.view(3, -1), (6,), (7,), "x_0 to be a multiple of 3"),
+        (lambda x: x.view(x.shape[0], -1, 4), (2, 8), (2, 9), "x_1 to be a multiple of 4"),
+        (lambda x: x[1:].view(-1, 2), (5,), (6,), "x_0 - 1 to be a multiple of 2"),
+    ],
+)
+def test_a_call_that_is_no_multiple(function, example, wrong, text):
+    model = disc.compile(function, torch.randn(example), dynamic_shapes="auto")
+    with pytest.raises(disc.ShapeError, match=f"the model's code needs {text} at .*test_shape_specs.py"):
+        model(torch.randn(wrong))
+
+
+def test_a_size_of_the_weights_that_examples_vary():
+    examples = [torch.randn(2, 4), torch.randn(2, 5)]
+    with pytest.raises(disc.DynamicDimError, match=r"input.shape\[1\] is 4 in the model's code") as caught:
+        disc.compile(torch.nn.Linear(4, 3), examples=examples)
+    assert "mark_dynamic" not in str(caught.value)

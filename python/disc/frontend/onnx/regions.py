@@ -170,7 +170,7 @@ class OnnxRegionLowering:
         places: list[tuple[int, int]] = []
         for which, (a, b) in enumerate(zip(sides[0].tensors, sides[1].tensors, strict=True)):
             if a.dtype != b.dtype or a.rank != b.rank:
-                raise NotLowerable(f"its branches give {a.dtype} of rank {a.rank} and {b.dtype} of rank {b.rank}")
+                raise NotLowerable(f"its branches return {a.dtype} of rank {a.rank} and {b.dtype} of rank {b.rank}")
             dims: list[NamedExtent] = []
             for d, (x, y) in enumerate(zip(sides[0].extents[which], sides[1].extents[which], strict=True)):
                 if y is not None and (x == y or (x == expressions.number(1) and y == unit)):

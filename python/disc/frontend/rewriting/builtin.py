@@ -53,7 +53,7 @@ def variant(function: Any, site: Site) -> Callable[..., Any] | None:
         if type(owner) is list:
             return _of_list(owner, function.__name__)
         if isinstance(owner, torch.Size) and function.__name__ == "numel":
-            # PyTorch's makes a number of Python of each extent.
+            # PyTorch's converts each extent to a Python number.
             return functools.partial(math.prod, owner)
     try:
         found = _VARIANTS.get(function)

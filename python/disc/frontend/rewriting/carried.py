@@ -389,7 +389,7 @@ class Rows(Carried):
     """A list whose length changes from step to step: the rows of one tensor."""
 
     def __init__(self, before: list[Any], after: list[Any], symbols: graph.Symbols) -> None:
-        """``before`` the first step, ``after`` one."""
+        """``before``: the values before the first step; ``after``: those after a step."""
         like = (before or after)[0]
         shape, dtype = row_type(like)
         if not all(symbols.know(size) for size in shape):

@@ -84,7 +84,7 @@ def _lines_with_range(file: str) -> frozenset[int]:
     )
 
 
-# What makes a number of Python of a tensor.
+# What converts a tensor to a Python number.
 _ASKING = {Tensor.__bool__, Tensor.__int__, Tensor.__index__, Tensor.__float__}
 
 

@@ -108,7 +108,7 @@ class Procedure:
             if not again:
                 break
         else:
-            raise self._site.refuse(f"what {self._text} is given, or gives, is of another kind each time")
+            raise self._site.refuse(f"the arguments or results of {self._text} have other types in each call")
         with opened(self):
             value = self._trace()
         end = self._end(value)
@@ -202,7 +202,7 @@ class Procedure:
         first = known.value if isinstance(known, _Kept) else known.whole if isinstance(known, _Parts) else None
         what = described(first) if first is not None else f"a {known.dtype} of {len(known.dims)} dims"
         raise self._site.refuse(
-            f"{self._text} gives {what} in one place and {described(value)} in another: it must give one kind of value,"
+            f"{self._text} returns {what} in one place and {described(value)} in another: it must return one kind of value,"
             " of one dtype and rank"
         )
 

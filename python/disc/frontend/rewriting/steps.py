@@ -391,7 +391,7 @@ class Loop:
                 raise self._site.refuse(f"a step of a loop appends to {name}, and inserts into it")
             if not can_join(elements):
                 raise self._site.refuse(
-                    f"a step of a loop appends to {name} what are no tensors or numbers of one kind and shape"
+                    f"a step of a loop appends values to {name} that are not tensors or numbers of one kind and shape"
                 )
             grown = self._grown.get(key)
             if grown is None or grown.flagged != any(isinstance(x, Steps) for x in elements):

@@ -98,7 +98,7 @@ def bincount(b: Builder, x: Tensor, weights: Tensor | None = None, least: Extent
     size = b.bind(most, b.node_value.shape[0])
     own = []
     if weights is not None:
-        b.require_equal(x.dims[0], weights.dims[0], "bincount: there is not a weight for each element")
+        b.require_equal(x.dims[0], weights.dims[0], "bincount: expected a weight for each element")
         own = [convert(b, weights, torch.float64)]
     kind = torch.int64 if weights is None else torch.float64
     counts = b.call("bincount", [x, *own], [([size], kind)])[0]

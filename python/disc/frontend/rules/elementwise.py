@@ -88,16 +88,30 @@ def floor_divide(b: Builder, x: Input, y: Input) -> Tensor:
     return _by_number(b, x, y, scalar.floor_divide)
 
 
+def _rounded(b: Builder, fn: Callable[[Elem, Elem], Elem]) -> Callable[[Elem, Any], Elem]:
+    """``fn`` of operands that are rounded to the result's dtype first, as PyTorch does it: an f16 times 0.1 may use the
+    number itself, but for a remainder another divisor is another number of times."""
+    dtype = b.out.dtype
+    if dtypes.opmath(dtype) == dtype:
+        return fn
+
+    def of_rounded(x: Elem, y: Any) -> Elem:
+        y = y if isinstance(y, Elem) else scalar.constant(y, x.dtype)
+        return fn(x.to(dtype).to(x.dtype), y.to(dtype).to(x.dtype))
+
+    return of_rounded
+
+
 @lowers("torch.aten.remainder")
 def remainder(b: Builder, x: Input, y: Input) -> Tensor:
     """x % y, with the sign of y."""
-    return _by_number(b, x, y, scalar.remainder)
+    return _by_number(b, x, y, _rounded(b, scalar.remainder))
 
 
 @lowers("torch.aten.fmod")
 def fmod(b: Builder, x: Input, y: Input) -> Tensor:
     """C's fmod: the sign of x."""
-    return _by_number(b, x, y, scalar.fmod)
+    return _by_number(b, x, y, _rounded(b, scalar.fmod))
 
 
 @lowers("torch.aten.pow")
