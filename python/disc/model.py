@@ -23,6 +23,7 @@ from .frontend.callables import CallableModule
 from .frontend.dynamic_report import DynamicReport
 from .frontend.fallback import Fallback, bind_lifetime, raising
 from .frontend.symbols import Symbol
+from .given_sizes import check_given_sizes
 from .guards import Guard
 from .kernels import KernelInfo
 from .memory import MemoryCurve, MemoryUse
@@ -194,10 +195,10 @@ class Model:
         With a ``budget``, as for :meth:`set_memory_budget`, of the plan that a call would take.
 
         Raises:
-            ValueError: a symbol that a size depends on has no value.
+            ValueError: a symbol that a size depends on has no value, or a name is not that of a symbol.
             MemoryError: no plan fits the budget; the message says the least one.
         """
-        plans = self._plans(extents)
+        plans = self._plans("memory", extents)
         return next(plans) if budget is None else memory.fitting(plans, parse_bytes(budget, "budget"))
 
     def memory_curve(self, **extents: int) -> MemoryCurve:
@@ -208,11 +209,12 @@ class Model:
         >>> print(step.model.memory_curve(batch=8, length=128))
 
         Raises:
-            ValueError: a symbol that a size depends on has no value.
+            ValueError: a symbol that a size depends on has no value, or a name is not that of a symbol.
         """
-        return memory.curve(self._plans(extents), extents)
+        return memory.curve(self._plans("memory_curve", extents), extents)
 
-    def _plans(self, extents: Mapping[str, int]) -> Iterator[MemoryUse]:
+    def _plans(self, function: str, extents: Mapping[str, int]) -> Iterator[MemoryUse]:
+        check_given_sizes(function, extents, self.symbols)
         return memory.uses(self._planned_module(), extents, self.threads)
 
     def set_memory_budget(self, budget: int | str | None, *, wait: bool = True) -> None:
@@ -243,7 +245,11 @@ class Model:
         ...     print(kernel.name, kernel.source, kernel.operations, kernel.reads + kernel.writes)
 
         What depends on a symbol without a value, such as a size that data decides, is None.
+
+        Raises:
+            ValueError: a name is not that of a symbol.
         """
+        check_given_sizes("kernels", extents, self.symbols)
         return [KernelInfo(*kernel) for kernel in self._planned_module().kernels(extents)]
 
     def guards(self) -> list[Guard]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from .. import __version__
+from ..suggestions import nearest
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,7 +67,7 @@ def shortened(message: str, examples: Sequence[str] = (), others: Iterable[str] 
 
 def suggestion(given: str, known: Sequence[str], examples: Sequence[str] = ()) -> str:
     """``did you mean a, b?``, or some examples if no known name is like the given one."""
-    near = difflib.get_close_matches(given.lower(), list(dict.fromkeys(known)), n=4, cutoff=0.6)
+    near = nearest(given, known, 4)
     if near:
         return f"did you mean {' or '.join(near)}?"
     return f"names are, for example: {', '.join(examples or known[:_LISTED])}"
