@@ -22,6 +22,7 @@ from .frontend.argument_paths import positional_names
 from .frontend.callables import CallableModule
 from .frontend.dynamic_report import DynamicReport
 from .frontend.fallback import Fallback, bind_lifetime, raising
+from .frontend.structure import misfit
 from .frontend.symbols import Symbol
 from .given_sizes import check_given_sizes
 from .guards import Guard
@@ -436,14 +437,13 @@ class Model:
             return self._program.flatten(*respelled)
 
     def _check_bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """ArgumentTypeError, in Python's words, if the arguments do not even fit the module's signature."""
+        """CallError if the arguments do not even fit the module's signature."""
         if self._signature is None:
             return
-        try:
-            self._signature.bind(*args, **kwargs)
-        except TypeError as error:
-            known = ", ".join(map(repr, self._argument_names())) or "no arguments"
-            raise CallError(f"{error}; the model was compiled for {known}") from None
+        known = ", ".join(map(repr, self._argument_names())) or "no arguments"
+        problem = misfit(self._signature, args, kwargs, f"the model was compiled for {known}")
+        if problem is not None:
+            raise CallError(problem)
 
     def _constant_arguments(self) -> set[str]:
         """The arguments that are one constant of the compiled model."""

@@ -108,10 +108,15 @@ class Masked(torch.nn.Module):
 
 def test_missing_and_extra_arguments_as_python_says_it():
     model = disc.compile(Masked(), (X, X), dynamic_shapes="auto")
-    with pytest.raises(
-        TypeError, match="missing a required argument: 'attention_mask'; the model was compiled for 'ids'"
-    ):
+    with pytest.raises(TypeError, match=r"^missing argument 'attention_mask'; the model was compiled for 'ids'"):
         model(X)
+    near = r"^unexpected keyword argument 'atention_mask'; did you mean 'attention_mask'\? The model was compiled for"
+    with pytest.raises(TypeError, match=near):
+        model(ids=X, atention_mask=X)
+    with pytest.raises(TypeError, match=near):
+        model(X, atention_mask=X)
+    with pytest.raises(TypeError, match="argument 'ids' was passed twice, by position and by name"):
+        model(X, X, ids=X)
     with pytest.raises(TypeError, match="unexpected keyword argument 'mask'"):
         model(X, X, mask=X)
     with pytest.raises(TypeError, match="too many positional arguments"):
@@ -119,6 +124,22 @@ def test_missing_and_extra_arguments_as_python_says_it():
     with pytest.raises(TypeError, match=r"unexpected argument 'scale', which had its default, 0\.5, when"):
         model(X, X, scale=2.0)
     torch.testing.assert_close(model(attention_mask=Y, ids=Y, scale=0.5), Y * Y * 0.5)
+
+
+class Options(torch.nn.Module):
+    def forward(self, x, **rest):
+        return x + rest["shift"] * rest.get("scale", 1)
+
+
+def test_a_misspelled_keyword_of_any_module():
+    model = disc.compile(Options(), (X,), {"shift": X, "scale": 2})
+    torch.testing.assert_close(model(X, scale=2, shift=X), X * 3)
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'shft'; did you mean 'shift'\? The model was"):
+        model(X, shft=X, scale=2)
+    with pytest.raises(disc.CompileError, match=r"'atention_mask'; did you mean 'attention_mask'\? The parameters are"):
+        disc.compile(Masked(), (X,), {"atention_mask": X})
+    with pytest.raises(disc.CompileError, match=r"missing arguments 'ids', 'attention_mask'; the parameters are ids, "):
+        disc.compile(Masked(), (), {"scale": 2.0})
 
 
 def test_arguments_in_dicts_of_any_order():

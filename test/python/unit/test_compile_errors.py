@@ -124,8 +124,8 @@ def test_functions_typed_at_a_prompt_of_newer_versions(monkeypatch):
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda m, x: m(), "missing a required argument: 'x'; the model was compiled for 'x', 'y'"),
-        (lambda m, x: m(x, x, z=x), "got an unexpected keyword argument 'z'"),
+        (lambda m, x: m(), "missing arguments 'x', 'y'; the model was compiled for 'x', 'y'"),
+        (lambda m, x: m(x, x, z=x), "unexpected keyword argument 'z'; the model was compiled for 'x', 'y'"),
         (lambda m, x: m(x, (x, x)), "argument 'y': the model was compiled for a dict with 'a', 'b'; got a tuple of 2"),
         (lambda m, x: m(x, {"a": x, "b": x}), r"argument 'y'\['b'\]: the model was compiled for a list of 2; got one"),
     ],
