@@ -64,6 +64,26 @@ def test_a_partial():
         model(Y, 4)
 
 
+def test_a_partial_of_a_module_or_an_object():
+    module = Masked()
+    model = disc.compile(functools.partial(module, scale=2.0), (X, X), dynamic_shapes="auto")
+    torch.testing.assert_close(model(Y, attention_mask=Y), Y * Y * 2)
+    model = disc.compile(functools.partial(linear), X, dynamic_shapes="auto")
+    for _ in range(2):
+        torch.testing.assert_close(model(input=Y), linear(Y))
+        with torch.no_grad():
+            linear.weight.mul_(2)
+    service = Service()
+    model = disc.compile(functools.partial(service), X, dynamic_shapes="auto")
+    torch.testing.assert_close(model(x=Y), service(Y))
+
+
+def test_functions_in_c():
+    for function in (torch.add, functools.partial(torch.add, alpha=2)):
+        model = disc.compile(function, (X, X), dynamic_shapes="auto")
+        torch.testing.assert_close(model(Y, Y), function(Y, Y))
+
+
 def test_a_method_and_a_callable_object():
     service = Service()
     for function in (service.run, service):
