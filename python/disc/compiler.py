@@ -24,7 +24,7 @@ from .frontend.callables import as_module
 from .frontend.examples import merged
 from .frontend.program import signless
 from .frontend.structure import plain
-from .lazy import LazyModel
+from .lazy import LazyModel, decorated
 from .logs import log
 from .model import Model
 from .options import Options
@@ -155,7 +155,7 @@ def compile(
     if _is_decorator(model, args, kwargs, examples):
         settings = {"dynamic_shapes": dynamic_shapes, "target": target, "options": options, "fallback": fallback}
         settings["backends"] = backends
-        decorator = functools.partial(LazyModel, compile=functools.partial(compile, **settings))
+        decorator = functools.partial(decorated, compile=functools.partial(compile, **settings))
         check_options(options)
         return decorator if model is None else decorator(model)
     model, args, kwargs, options = check_arguments(model, options, args, kwargs, fixed)
@@ -240,6 +240,8 @@ def _is_decorator(model: Any, args: Any, kwargs: Any, examples: Any) -> bool:
         return False
     if model is None:
         return True
+    if isinstance(model, (classmethod, staticmethod)):
+        return True
     if isinstance(model, (torch.nn.Module, ExportedProgram)) or not callable(model) or is_onnx(model):
         return False
     signature = signature_of(model)
@@ -278,6 +280,9 @@ def check_arguments(
             raise ArgumentTypeError(
                 "fixed: inputs of ONNX models alone can be fixed; a PyTorch model takes them as arguments"
             )
+    elif isinstance(model, type):
+        name = model.__qualname__
+        raise ArgumentTypeError(f"{name} is a class; pass an instance: disc.compile({name}(...), ...)")
     elif not is_onnx(model):
         found = repr(model) if isinstance(model, (str, os.PathLike)) else type(model).__name__
         raise ArgumentTypeError(

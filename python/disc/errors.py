@@ -36,6 +36,7 @@ CODES: dict[str, str] = {
     "DISC0103": "another value of a constant argument",
     "DISC0104": "an argument of another kind, dtype or device",
     "DISC0105": "a gradient of a training step is infinite or NaN",
+    "DISC0106": "a model without compiled code",
     "DISC0201": "an argument of disc.compile of the wrong type",
     "DISC0202": "an argument of disc.compile with the wrong value",
     "DISC0301": "a compiled library that cannot be used",
@@ -397,6 +398,18 @@ class NonFiniteError(FloatingPointError):
     """A gradient of a training step is infinite or NaN, and the step is to fail then; it changed nothing."""
 
     code = "DISC0105"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(_coded(message, self.code))
+
+
+class NotCompiledError(RuntimeError, AttributeError):
+    """There is no compiled code yet: a decorated function was not called, or ``stop_after`` ended the compilation.
+
+    It is an AttributeError too, so that ``hasattr(function, "save")`` is False before the first call.
+    """
+
+    code = "DISC0106"
 
     def __init__(self, message: str) -> None:
         super().__init__(_coded(message, self.code))

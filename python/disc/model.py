@@ -16,7 +16,7 @@ from . import _native, memory, saved, tables
 from .backends.negotiation import Decision, Decisions
 from .byte_sizes import parse_bytes
 from .caches import given_back
-from .errors import ArgumentValueError, CallError, InputTypeError
+from .errors import ArgumentValueError, CallError, InputTypeError, NotCompiledError
 from .frontend import ImportedProgram, Input
 from .frontend.argument_paths import positional_names
 from .frontend.callables import CallableModule
@@ -495,7 +495,9 @@ class Model:
 
     def _not_built(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         last = self._pipeline.names[-1] if len(self._pipeline) else IMPORT
-        raise RuntimeError(f"the compilation stopped after {last!r}: there is nothing to run")
+        raise NotCompiledError(
+            f"the compilation stopped after {last!r}: there is nothing to run; compile without stop_after"
+        )
 
 
 def _is_default(value: Any, default: Any) -> bool:

@@ -217,6 +217,102 @@ def test_decorated_methods():
         torch.testing.assert_close(module(Y), module.inside(Y))
 
 
+class Family:
+    factor = 2
+
+    @classmethod
+    @disc.compile(dynamic_shapes="auto")
+    def times(cls, x):
+        return x * cls.factor
+
+    @staticmethod
+    @disc.compile(dynamic_shapes="auto")
+    def plus(x):
+        return x + 1
+
+    @disc.compile(dynamic_shapes="auto")
+    @classmethod
+    def minus(cls, x):
+        return x - cls.factor
+
+    @disc.compile(dynamic_shapes="auto")
+    @staticmethod
+    def negative(x):
+        return -x
+
+
+class Child(Family):
+    factor = 3
+
+
+def test_decorated_class_methods_and_static_methods():
+    for _ in range(2):
+        for owner in (Family, Child, Family(), Child()):
+            torch.testing.assert_close(owner.times(Y), Y * owner.factor)
+            torch.testing.assert_close(owner.minus(Y), Y - owner.factor)
+            torch.testing.assert_close(owner.plus(Y), Y + 1)
+            torch.testing.assert_close(owner.negative(Y), -Y)
+    assert Family.times is Family().times is not Child.times
+    assert Family.times.model is not None and isinstance(Child.times.model, disc.Model)
+    # As classmethods of Python 3.13 call what they wrap.
+    torch.testing.assert_close(vars(Family)["times"].__func__(Child, Y), Y * 3)
+    assert pickle.loads(pickle.dumps(Child.times)) is Child.times
+
+
+def test_what_cannot_be_decorated():
+    with pytest.raises(
+        TypeError, match=r"Whole is a class; decorate its method forward, or .*Whole\(\.\.\.\), .*DISC0201"
+    ):
+
+        @disc.compile(dynamic_shapes="auto")
+        class Whole(torch.nn.Module):
+            def forward(self, x):
+                return x * 2
+
+    with pytest.raises(
+        TypeError, match=r"Masked is a class; pass an instance: disc.compile\(Masked\(\.\.\.\), \.\.\.\)"
+    ):
+        disc.compile(Masked, (X, X))
+    with pytest.raises(TypeError, match=r"@disc.compile: expected a function, got property"):
+        disc.compile(dynamic_shapes="auto")(property(lambda self: 1))
+
+    class Slots:
+        __slots__ = ("w",)
+
+        @disc.compile(dynamic_shapes="auto")
+        def run(self, x):
+            return x * self.w
+
+    with pytest.raises(TypeError, match=r"Slots.run: objects of .*Slots have __slots__.*; add '__dict__' to"):
+        Slots().run(X)
+
+
+def test_a_decorated_function_has_the_attributes_of_its_model(tmp_path):
+    @disc.compile(dynamic_shapes="auto")
+    def f(x):
+        return linear(x) + 1
+
+    for name in ("save", "state_dict", "load_state_dict", "profile", "symbols", "timings", "name"):
+        assert not hasattr(f, name)
+    with pytest.raises(
+        disc.errors.NotCompiledError, match=r"save: .*f is not compiled yet.*call it before \(DISC0106\)"
+    ):
+        f.save(tmp_path / "f.disc")
+    with pytest.raises(AttributeError, match=r"'LazyModel' object has no attribute 'foo'$"):
+        f.foo()
+    f(X)
+    f.save(tmp_path / "f.disc")
+    torch.testing.assert_close(disc.load(tmp_path / "f.disc")(Y), f(Y))
+    assert f.name == "f" and f.state_dict()["linear.weight"] is not None
+    f.load_state_dict({name: torch.zeros_like(value) for name, value in f.state_dict().items()})
+    assert torch.equal(f(Y), torch.ones(9, 3))
+    torch.nn.init.normal_(linear.weight)
+    public = {name for name in vars(f.model) if not name.startswith("_")}
+    for name in public | {"memory", "ir", "report"}:
+        assert hasattr(f, name)
+    assert f.__name__ == "f"
+
+
 def test_a_script_method_says_what_to_do():
     class Scripted(torch.nn.Module):
         @torch.jit.export
