@@ -37,8 +37,9 @@ CODES: dict[str, str] = {
     "DISC0104": "an argument of another kind, dtype or device",
     "DISC0105": "a gradient of a training step is infinite or NaN",
     "DISC0106": "a model without compiled code",
-    "DISC0201": "an argument of disc.compile of the wrong type",
-    "DISC0202": "an argument of disc.compile with the wrong value",
+    "DISC0107": "an index out of range",
+    "DISC0201": "an argument of the wrong type",
+    "DISC0202": "an argument with the wrong value",
     "DISC0301": "a compiled library that cannot be used",
     "DISC0302": "weights that are not the library's",
     "DISC0303": "an invalid memory access",
@@ -392,6 +393,31 @@ class InputTypeError(ArgumentTypeError):
     """An argument of a compiled model is no tensor, or has another dtype or device than the example."""
 
     code = "DISC0104"
+
+
+class IndexRangeError(IndexError):
+    """An element of an input indexes beyond a dimension, or another number that an operation was given is out of range.
+
+    The message names the operation and its line.
+    """
+
+    code = "DISC0107"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(_coded(message, self.code))
+
+
+def coded_call_error(error: TypeError | IndexError) -> InputTypeError | IndexRangeError | None:
+    """The error with a code for one that the runtime raised in a call; None for others'."""
+    if type(error) is TypeError and str(error).startswith("input "):
+        return InputTypeError(str(error))
+    if type(error) is IndexError and not hasattr(error, FOREIGN):
+        return IndexRangeError(str(error))
+    return None
+
+
+FOREIGN = "_disc_foreign"
+"""An attribute of exceptions that code of others raised in a call, which pass as they are."""
 
 
 class NonFiniteError(FloatingPointError):

@@ -16,7 +16,7 @@ from . import _native, memory, saved, tables
 from .backends.negotiation import Decision, Decisions
 from .byte_sizes import parse_bytes
 from .caches import given_back
-from .errors import ArgumentValueError, CallError, InputTypeError, NotCompiledError
+from .errors import ArgumentValueError, CallError, NotCompiledError, coded_call_error
 from .frontend import ImportedProgram, Input
 from .frontend.argument_paths import positional_names
 from .frontend.callables import CallableModule
@@ -112,6 +112,7 @@ class Model:
             CallError: arguments are missing, there are more, or their structure differs.
             ConstantError: an argument that is a constant of the compiled model has another value.
             InputTypeError: an argument is no tensor, or its dtype or device differs. All three are TypeErrors.
+            IndexRangeError: an element of an input indexes beyond a dimension; an IndexError.
         """
         # The common structures come first: a generic pytree costs more than a small model.
         inputs: Sequence[Any]
@@ -131,9 +132,9 @@ class Model:
                 results = torch_profiler.run(self.name, self._recorder, inputs)
             else:
                 results = self._recorder.run(inputs)
-        except TypeError as error:
-            if type(error) is TypeError and str(error).startswith("input "):
-                raise InputTypeError(str(error)) from None
+        except (TypeError, IndexError) as error:
+            if (coded := coded_call_error(error)) is not None:
+                raise coded from None
             raise
         if self._given and (self._single or self._sequence is not None):
             given = list(results)
@@ -407,9 +408,14 @@ class Model:
 
     def _run(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         """Runs a call with the inputs of ``main``, as :meth:`__call__` does."""
-        if profiler._is_profiler_enabled:
-            return torch_profiler.run(self.name, self._recorder, inputs)
-        return self._recorder.run(inputs)
+        try:
+            if profiler._is_profiler_enabled:
+                return torch_profiler.run(self.name, self._recorder, inputs)
+            return self._recorder.run(inputs)
+        except IndexError as error:
+            if (coded := coded_call_error(error)) is not None:
+                raise coded from None
+            raise
 
     def _call(self, call: RawCall) -> Call:
         names = {symbol.name for symbol in self._program.symbols}

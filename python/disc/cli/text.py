@@ -21,7 +21,11 @@ INTERRUPTED = 130
 
 _LISTED = 12
 """The most names that an error lists."""
-_KNOWN_NAMES = re.compile(r"(.*(?:no \w+ is called|no target) '([^']*)'.*?); (?:the targets are|there are): (.+)", re.S)
+_KNOWN_NAMES = re.compile(
+    r"(.*(?:no \w+ is called|no target) '([^']*)'.*?); (?:the targets are|there are): (.+?)"
+    r"( \(DISC\d+\))?",
+    re.S,
+)
 
 
 class CommandError(Exception):
@@ -62,7 +66,7 @@ def shortened(message: str, examples: Sequence[str] = (), others: Iterable[str] 
     start, given, listed = match[1], match[2], match[3].split(", ")
     if len(listed) <= _LISTED:
         return message
-    return f"{start}; {suggestion(given, [*others, *listed], examples)}"
+    return f"{start}; {suggestion(given, [*others, *listed], examples)}{match[4] or ''}"
 
 
 def suggestion(given: str, known: Sequence[str], examples: Sequence[str] = ()) -> str:

@@ -85,6 +85,7 @@ def test_suggestions():
     message = f"no CPU is called 'cup1' for m; there are: {', '.join(known)}"
     assert text.shortened(message) == "no CPU is called 'cup1' for m; did you mean cpu1 or cpu19 or cpu18 or cpu17?"
     assert text.shortened("no CPU is called 'x'; there are: a, b") == "no CPU is called 'x'; there are: a, b"
+    assert text.shortened(message + " (DISC0202)") == text.shortened(message) + " (DISC0202)"
     assert text.shortened("another message") == "another message"
 
 
