@@ -407,13 +407,13 @@ class IndexRangeError(IndexError):
         super().__init__(_coded(message, self.code))
 
 
-def coded_call_error(error: TypeError | IndexError) -> InputTypeError | IndexRangeError | None:
-    """The error with a code for one that the runtime raised in a call; None for others'."""
+def raise_coded(error: TypeError | IndexError) -> None:
+    """Raises the error with a code for one that the runtime raised in a call; returns for those of others."""
+    # No variable refers to the new error: it would keep the call's frame, and so the arguments, until a collection.
     if type(error) is TypeError and str(error).startswith("input "):
-        return InputTypeError(str(error))
+        raise InputTypeError(str(error)) from None
     if type(error) is IndexError and not hasattr(error, FOREIGN):
-        return IndexRangeError(str(error))
-    return None
+        raise IndexRangeError(str(error)) from None
 
 
 FOREIGN = "_disc_foreign"

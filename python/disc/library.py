@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _runtime
 from .byte_sizes import parse_bytes
-from .errors import ArgumentTypeError, ArgumentValueError, CallError, coded_call_error
+from .errors import ArgumentTypeError, ArgumentValueError, CallError, raise_coded
 from .interface import SymbolSpec, TensorSpec
 
 if TYPE_CHECKING:
@@ -235,8 +235,7 @@ class Library:
         try:
             results = self._run(inputs, None if out is None else self._targets(out))
         except (TypeError, IndexError) as error:
-            if (coded := coded_call_error(error)) is not None:
-                raise coded from None
+            raise_coded(error)
             raise
         return results[0] if len(results) == 1 else self._results(results)
 

@@ -16,7 +16,7 @@ from . import _native, memory, saved, tables
 from .backends.negotiation import Decision, Decisions
 from .byte_sizes import parse_bytes
 from .caches import given_back
-from .errors import ArgumentValueError, CallError, NotCompiledError, coded_call_error
+from .errors import ArgumentValueError, CallError, NotCompiledError, raise_coded
 from .frontend import ImportedProgram, Input
 from .frontend.argument_paths import positional_names
 from .frontend.callables import CallableModule
@@ -133,8 +133,7 @@ class Model:
             else:
                 results = self._recorder.run(inputs)
         except (TypeError, IndexError) as error:
-            if (coded := coded_call_error(error)) is not None:
-                raise coded from None
+            raise_coded(error)
             raise
         if self._given and (self._single or self._sequence is not None):
             given = list(results)
@@ -413,8 +412,7 @@ class Model:
                 return torch_profiler.run(self.name, self._recorder, inputs)
             return self._recorder.run(inputs)
         except IndexError as error:
-            if (coded := coded_call_error(error)) is not None:
-                raise coded from None
+            raise_coded(error)
             raise
 
     def _call(self, call: RawCall) -> Call:

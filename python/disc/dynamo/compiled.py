@@ -16,7 +16,7 @@ from ..backends.negotiation import Decisions
 from ..compilation import LOAD, Compilation
 from ..compiler import build, load, steps, target_of
 from ..data_aliases import aliases_of, reads
-from ..errors import ShapeError, coded_call_error
+from ..errors import ShapeError, raise_coded
 from ..frontend import device_of, graph_program, import_functional
 from ..frontend.program import passed
 from ..options import Options
@@ -143,8 +143,7 @@ class CompiledGraph:
             else:
                 computed = self._recorder.run(inputs)
         except IndexError as error:
-            if (coded := coded_call_error(error)) is not None:
-                raise coded from None
+            raise_coded(error)
             raise
         if self._unflatten is not None:
             computed = self._unflatten(computed, inputs)
