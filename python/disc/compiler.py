@@ -152,6 +152,7 @@ def compile(
         DynamicDimError: the model does not work for all sizes of a dynamic dim, or for one of the examples.
         TypeError, ValueError: arguments of the wrong kind.
     """
+    check_not_compiled(model)
     if _is_decorator(model, args, kwargs, examples):
         settings = {"dynamic_shapes": dynamic_shapes, "target": target, "options": options, "fallback": fallback}
         settings["backends"] = backends
@@ -169,6 +170,8 @@ def compile(
         several = merged(model, examples, dynamic_shapes)
         args, kwargs, dynamic_shapes = several.args, several.kwargs, several.shapes
     devices = _devices_of(model, args, kwargs)
+    if options.stop_after is None:
+        _check_has_data(model)
     if target is not None or options.target is None:
         options = dataclasses.replace(options, target=target or (target_of(devices[0]) if devices else "cpu"))
     if fallback and (is_onnx(model) or options.target != "cpu"):
@@ -248,6 +251,15 @@ def _is_decorator(model: Any, args: Any, kwargs: Any, examples: Any) -> bool:
     return signature is None or bool(signature.parameters)
 
 
+def check_not_compiled(model: Any) -> None:
+    """ArgumentTypeError for a compiled model."""
+    if isinstance(model, Model):
+        raise ArgumentTypeError(
+            "the model is compiled already: call it, or compile the module that it was made of with other settings:"
+            " disc.compile(model.module, ...)"
+        )
+
+
 def check_options(options: Any) -> Options:
     """The options to use; TypeError if they are none."""
     if options is None:
@@ -261,6 +273,7 @@ def check_arguments(
     model: Any, options: Any, args: Any = (), kwargs: Any = None, fixed: Mapping[str, Any] | None = None
 ) -> tuple[Any, Sequence[Any], Mapping[str, Any] | None, Options]:
     """The model, with a callable as a module, its arguments and the options; TypeError if one is none of its kind."""
+    check_not_compiled(model)
     module = as_module(model)
     if module is not None or isinstance(model, ExportedProgram):
         if isinstance(args, torch.Tensor):
@@ -280,9 +293,6 @@ def check_arguments(
             raise ArgumentTypeError(
                 "fixed: inputs of ONNX models alone can be fixed; a PyTorch model takes them as arguments"
             )
-    elif isinstance(model, type):
-        name = model.__qualname__
-        raise ArgumentTypeError(f"{name} is a class; pass an instance: disc.compile({name}(...), ...)")
     elif not is_onnx(model):
         found = repr(model) if isinstance(model, (str, os.PathLike)) else type(model).__name__
         raise ArgumentTypeError(
@@ -307,6 +317,20 @@ def _devices_of(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | Non
             f"the model's parameters lie on several devices: {', '.join(sorted(map(str, devices)))}"
         )
     return [*devices, *(x.device for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor))]
+
+
+def _check_has_data(model: Any) -> None:
+    """ArgumentValueError for parameters on the meta device, which have shapes only."""
+    if not isinstance(model, torch.nn.Module):
+        return
+    named = (*model.named_parameters(), *model.named_buffers())
+    without = [name for name, tensor in named if tensor.is_meta]
+    if without:
+        more = f" and {len(without) - 3} more" if len(without) > 3 else ""
+        raise ArgumentValueError(
+            f"the model's parameters are on the meta device and have no values: {', '.join(without[:3])}{more}; load"
+            " them first: model.to_empty(device='cpu') and model.load_state_dict(...)"
+        )
 
 
 _CHIPS = {8: "sm_80", 9: "sm_90"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -92,6 +92,11 @@ class CompileError(Exception):
         if help:
             text += f"\n  help: {help}"
         super().__init__(text)
+
+    def reword(self, change: Callable[[str], str]) -> None:
+        """Replaces the diagnostic, also in the text, by what ``change`` makes of it."""
+        before, self.diagnostic = self.diagnostic, change(self.diagnostic)
+        self.args = (str(self).replace(before, self.diagnostic, 1), *self.args[1:])
 
     def __reduce__(self) -> Any:
         # The text is complete: it is not built again where the source file may be missing.

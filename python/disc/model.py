@@ -133,6 +133,11 @@ class Model:
             else:
                 results = self._recorder.run(inputs)
         except (TypeError, IndexError) as error:
+            if torch.compiler.is_compiling():
+                raise CallError(
+                    "a compiled model was called while another model that contains it is traced: use the module that it"
+                    " was made of there, model.module"
+                ) from None
             raise_coded(error)
             raise
         if self._given and (self._single or self._sequence is not None):

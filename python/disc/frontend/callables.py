@@ -31,7 +31,10 @@ def as_module(model: Any) -> torch.nn.Module | None:
     """
     if isinstance(model, torch.nn.Module):
         return unwrapped_module(model)
-    if not callable(model) or isinstance(model, (type, ExportedProgram)):
+    if isinstance(model, type):
+        name = model.__qualname__
+        raise ArgumentTypeError(f"{name} is a class; pass an instance: {name}(...)")
+    if not callable(model) or isinstance(model, ExportedProgram):
         return None
     if isinstance(model, ScriptMethod):
         raise ArgumentTypeError(

@@ -269,9 +269,7 @@ def test_what_cannot_be_decorated():
             def forward(self, x):
                 return x * 2
 
-    with pytest.raises(
-        TypeError, match=r"Masked is a class; pass an instance: disc.compile\(Masked\(\.\.\.\), \.\.\.\)"
-    ):
+    with pytest.raises(TypeError, match=r"Masked is a class; pass an instance: Masked\(\.\.\.\)"):
         disc.compile(Masked, (X, X))
     with pytest.raises(TypeError, match=r"@disc.compile: expected a function, got property"):
         disc.compile(dynamic_shapes="auto")(property(lambda self: 1))

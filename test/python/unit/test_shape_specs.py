@@ -193,7 +193,7 @@ def test_numbers_that_differ():
             [(torch.ones(2), [torch.ones(2)]), (torch.ones(3), torch.ones(3))],
             r"argument 'y': example 0 has a list of 1",
         ),
-        ([], "expected a list of examples"),
+        ([], "the list is empty; expected one example or more"),
         (torch.ones(2), "expected a list of examples"),
         ([3], "example 0: expected a tuple of arguments"),
     ],
