@@ -282,7 +282,12 @@ def _unprinted() -> Iterator[None]:
     def nothing(*_: Any, **__: Any) -> None:
         pass
 
-    with replaced({patches.PRINT: nothing}), quiet.FAILING_OPERATORS.silenced():
+    with (
+        replaced({patches.PRINT: nothing}),
+        quiet.FAILING_OPERATORS.silenced(),
+        quiet.STATIC_DIMS.silenced(),
+        quiet.UNMARKED_DIMS.silenced(),
+    ):
         yield
 
 
