@@ -112,7 +112,7 @@ _LAZY = {
     "quantize": ("quantization", None),
     "report": ("reporting", "_native"),
     "KernelInfo": ("kernels", None),
-    "LazyModel": ("lazy", None),
+    "LazyModel": ("lazy", "_native"),
     "MemoryCurve": ("memory", "_native"),
     "MemoryPoint": ("memory", "_native"),
     "MemoryUse": ("memory", "_native"),

@@ -21,6 +21,7 @@ from .backends.python_function import unbound_table
 from .backends.registry import Choice
 from .compilation import EMIT, Compilation
 from .compiler import check_arguments, name_of, with_backends
+from .errors import ArgumentValueError
 from .frontend import ImportedProgram
 from .header import c_identifier
 from .header import header as header_text
@@ -167,14 +168,16 @@ def write_library(
     _check(options, cpus, to.emit, to.weights)
     options = replace(options, target=name_of_target)
     if to.prefix is not None and to.emit not in ("shared", "static"):
-        raise ValueError(f"prefix: only libraries are installed, not emit={to.emit!r}")
+        raise ArgumentValueError(f"prefix: only libraries are installed, not emit={to.emit!r}")
     output = Path(to.output)
     name = c_identifier(_stem(output)) if to.name is None else to.name
     if name != c_identifier(name):
-        raise ValueError(f"name: {name!r} cannot name a library in C; {c_identifier(name)!r} can")
+        raise ArgumentValueError(f"name: {name!r} cannot name a library in C; {c_identifier(name)!r} can")
     if to.prefix is not None and to.emit == "shared" and output.name != f"lib{name}.so":
         # The name by which programs find it at run time is in the library.
-        raise ValueError(f"prefix: the library is installed as lib{name}.so: call the output so, not {output.name}")
+        raise ArgumentValueError(
+            f"prefix: the library is installed as lib{name}.so: call the output so, not {output.name}"
+        )
     job = _Job(name, model, options, to.emit, to.packed and to.emit not in ("llvm", "asm"))
     with job.compilation.progress(2 + len(cpus) * (len(job.compilation.pipeline) + 1)):
         program = imported(job.compilation)
@@ -224,22 +227,22 @@ def resolve(target: str | Sequence[str], cpu: str | Sequence[str] | None) -> tup
     if cpus is None:
         return "cpu", given
     if given != ("host",):
-        raise ValueError(f"target: no target is called {target!r}; there are: {', '.join(targets.names())}")
+        raise ArgumentValueError(f"target: no target is called {target!r}; there are: {', '.join(targets.names())}")
     return "cpu", cpus
 
 
 def _check(options: Options, cpus: Sequence[str], emit: str, weights: str | os.PathLike[str]) -> None:
     if emit not in get_args(Emit):
-        raise ValueError(f"emit: expected one of {', '.join(get_args(Emit))}, got {emit!r}")
+        raise ArgumentValueError(f"emit: expected one of {', '.join(get_args(Emit))}, got {emit!r}")
     if not cpus or len(set(cpus)) != len(cpus):
-        raise ValueError(f"target, cpu: expected distinct kinds of CPU, got {cpus!r}")
+        raise ArgumentValueError(f"target, cpu: expected distinct kinds of CPU, got {cpus!r}")
     if emit in ("llvm", "asm") and len(cpus) != 1:
-        raise ValueError(f"emit={emit!r} writes the code of one kind of CPU, got {len(cpus)}")
+        raise ArgumentValueError(f"emit={emit!r} writes the code of one kind of CPU, got {len(cpus)}")
     for name in ("target", "cpu", "stop_after", "threads"):
         if getattr(options, name) is not None:
-            raise ValueError(f"options: {name} does not apply to a library")
+            raise ArgumentValueError(f"options: {name} does not apply to a library")
     if not os.fspath(weights):
-        raise ValueError("weights: expected 'embed' or a file's name, got ''")
+        raise ArgumentValueError("weights: expected 'embed' or a file's name, got ''")
 
 
 class _Job:
@@ -314,7 +317,9 @@ class _Job:
             unbound = unbound_table(self._linked)
             executable = _native.load_init(module, torch.Tensor, addresses=unbound.addresses, owner=unbound)
         except RuntimeError as error:
-            raise ValueError(f"packed: weights are packed by the code itself, and {error}; use packed=False") from None
+            raise ArgumentValueError(
+                f"packed: weights are packed by the code itself, and {error}; use packed=False"
+            ) from None
         executable.init([program.parameters[name].detach() for name in executable.info()["parameters"]])
         number = len(self.variants) - 1
         for i, data in enumerate(executable.globals()):

@@ -24,7 +24,7 @@ from .frontend.callables import as_module
 from .frontend.examples import merged
 from .frontend.program import signless
 from .frontend.structure import plain
-from .lazy import LazyModel
+from .lazy import LazyModel, decorated
 from .logs import log
 from .model import Model
 from .options import Options
@@ -152,10 +152,11 @@ def compile(
         DynamicDimError: the model does not work for all sizes of a dynamic dim, or for one of the examples.
         TypeError, ValueError: arguments of the wrong kind.
     """
+    check_not_compiled(model)
     if _is_decorator(model, args, kwargs, examples):
         settings = {"dynamic_shapes": dynamic_shapes, "target": target, "options": options, "fallback": fallback}
         settings["backends"] = backends
-        decorator = functools.partial(LazyModel, compile=functools.partial(compile, **settings))
+        decorator = functools.partial(decorated, compile=functools.partial(compile, **settings))
         check_options(options)
         return decorator if model is None else decorator(model)
     model, args, kwargs, options = check_arguments(model, options, args, kwargs, fixed)
@@ -169,6 +170,8 @@ def compile(
         several = merged(model, examples, dynamic_shapes)
         args, kwargs, dynamic_shapes = several.args, several.kwargs, several.shapes
     devices = _devices_of(model, args, kwargs)
+    if options.stop_after is None:
+        _check_has_data(model)
     if target is not None or options.target is None:
         options = dataclasses.replace(options, target=target or (target_of(devices[0]) if devices else "cpu"))
     if fallback and (is_onnx(model) or options.target != "cpu"):
@@ -241,10 +244,21 @@ def _is_decorator(model: Any, args: Any, kwargs: Any, examples: Any) -> bool:
         return False
     if model is None:
         return True
+    if isinstance(model, (classmethod, staticmethod)):
+        return True
     if isinstance(model, (torch.nn.Module, ExportedProgram)) or not callable(model) or is_onnx(model):
         return False
     signature = signature_of(model)
     return signature is None or bool(signature.parameters)
+
+
+def check_not_compiled(model: Any) -> None:
+    """ArgumentTypeError for a compiled model."""
+    if isinstance(model, Model):
+        raise ArgumentTypeError(
+            "the model is compiled already: call it, or compile the module that it was made of with other settings:"
+            " disc.compile(model.module, ...)"
+        )
 
 
 def check_options(options: Any) -> Options:
@@ -259,7 +273,12 @@ def check_options(options: Any) -> Options:
 def check_arguments(
     model: Any, options: Any, args: Any = (), kwargs: Any = None, fixed: Mapping[str, Any] | None = None
 ) -> tuple[Any, Sequence[Any], Mapping[str, Any] | None, Options]:
+<<<<<<< HEAD
     """The model, with a callable as a module, its arguments and the options; TypeError if one has another type."""
+=======
+    """The model, with a callable as a module, its arguments and the options; TypeError if one is none of its kind."""
+    check_not_compiled(model)
+>>>>>>> ac4e8dee1ae7c13dc00aa2f8ed5ecba1715e47a3
     module = as_module(model)
     if module is not None or isinstance(model, ExportedProgram):
         if isinstance(args, torch.Tensor):
@@ -303,6 +322,20 @@ def _devices_of(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | Non
             f"the model's parameters lie on several devices: {', '.join(sorted(map(str, devices)))}"
         )
     return [*devices, *(x.device for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor))]
+
+
+def _check_has_data(model: Any) -> None:
+    """ArgumentValueError for parameters on the meta device, which have shapes only."""
+    if not isinstance(model, torch.nn.Module):
+        return
+    named = (*model.named_parameters(), *model.named_buffers())
+    without = [name for name, tensor in named if tensor.is_meta]
+    if without:
+        more = f" and {len(without) - 3} more" if len(without) > 3 else ""
+        raise ArgumentValueError(
+            f"the model's parameters are on the meta device and have no values: {', '.join(without[:3])}{more}; load"
+            " them first: model.to_empty(device='cpu') and model.load_state_dict(...)"
+        )
 
 
 _CHIPS = {8: "sm_80", 9: "sm_90"}

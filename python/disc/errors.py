@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -36,8 +36,10 @@ CODES: dict[str, str] = {
     "DISC0103": "another value of a constant argument",
     "DISC0104": "an argument of another kind, dtype or device",
     "DISC0105": "a gradient of a training step is infinite or NaN",
-    "DISC0201": "an argument of disc.compile of the wrong type",
-    "DISC0202": "an argument of disc.compile with the wrong value",
+    "DISC0106": "a model without compiled code",
+    "DISC0107": "an index out of range",
+    "DISC0201": "an argument of the wrong type",
+    "DISC0202": "an argument with the wrong value",
     "DISC0301": "a compiled library that cannot be used",
     "DISC0302": "weights that are not the library's",
     "DISC0303": "an invalid memory access",
@@ -90,6 +92,11 @@ class CompileError(Exception):
         if help:
             text += f"\n  help: {help}"
         super().__init__(text)
+
+    def reword(self, change: Callable[[str], str]) -> None:
+        """Replaces the diagnostic, also in the text, by what ``change`` makes of it."""
+        before, self.diagnostic = self.diagnostic, change(self.diagnostic)
+        self.args = (str(self).replace(before, self.diagnostic, 1), *self.args[1:])
 
     def __reduce__(self) -> Any:
         # The text is complete: it is not built again where the source file may be missing.
@@ -393,10 +400,47 @@ class InputTypeError(ArgumentTypeError):
     code = "DISC0104"
 
 
+class IndexRangeError(IndexError):
+    """An element of an input indexes beyond a dimension, or another number that an operation was given is out of range.
+
+    The message names the operation and its line.
+    """
+
+    code = "DISC0107"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(_coded(message, self.code))
+
+
+def raise_coded(error: TypeError | IndexError) -> None:
+    """Raises the error with a code for one that the runtime raised in a call; returns for those of others."""
+    # No variable refers to the new error: it would keep the call's frame, and so the arguments, until a collection.
+    if type(error) is TypeError and str(error).startswith("input "):
+        raise InputTypeError(str(error)) from None
+    if type(error) is IndexError and not hasattr(error, FOREIGN):
+        raise IndexRangeError(str(error)) from None
+
+
+FOREIGN = "_disc_foreign"
+"""An attribute of exceptions that code of others raised in a call, which pass as they are."""
+
+
 class NonFiniteError(FloatingPointError):
     """A gradient of a training step is infinite or NaN, and the step is to fail then; it changed nothing."""
 
     code = "DISC0105"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(_coded(message, self.code))
+
+
+class NotCompiledError(RuntimeError, AttributeError):
+    """There is no compiled code yet: a decorated function was not called, or ``stop_after`` ended the compilation.
+
+    It is an AttributeError too, so that ``hasattr(function, "save")`` is False before the first call.
+    """
+
+    code = "DISC0106"
 
     def __init__(self, message: str) -> None:
         super().__init__(_coded(message, self.code))

@@ -10,7 +10,7 @@ import torch
 from torch.export import ExportedProgram
 
 from . import jagged, trees
-from .errors import ProgramError
+from .errors import ArgumentTypeError, ProgramError
 from .frontend.callables import as_module
 from .frontend.entry_guards import keep_bounds
 from .frontend.export import refined_export
@@ -45,7 +45,7 @@ def export(
     """
     found_module = as_module(module)
     if found_module is None:
-        raise TypeError(f"expected a torch.nn.Module or another callable, got {type(module).__name__}")
+        raise ArgumentTypeError(f"expected a torch.nn.Module or another callable, got {type(module).__name__}")
     module = found_module
     args = (args,) if isinstance(args, torch.Tensor) else plain(args)
     kwargs = None if kwargs is None else plain(kwargs)

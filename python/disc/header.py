@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from .errors import ArgumentValueError
 from .expressions import Expression
 from .interface import Interface, TensorSpec
 
@@ -103,7 +104,7 @@ def header(name: str, interface: Interface, *, version: str, device: str = "", m
     dim is no expression.
     """
     if name != c_identifier(name):
-        raise ValueError(f"{name!r} cannot name a library in C; {c_identifier(name)!r} can")
+        raise ArgumentValueError(f"{name!r} cannot name a library in C; {c_identifier(name)!r} can")
     return _Header(name, interface, version, device, more).text()
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _runtime
 from .byte_sizes import parse_bytes
-from .errors import CallError, InputTypeError
+from .errors import ArgumentTypeError, ArgumentValueError, CallError, raise_coded
 from .interface import SymbolSpec, TensorSpec
 
 if TYPE_CHECKING:
@@ -56,11 +56,11 @@ def load(
         MemoryError: there is not enough memory.
     """
     if threads is not None and (not isinstance(threads, int) or not 1 <= threads <= _MAX_THREADS):
-        raise ValueError(f"threads: expected None or a number from 1 to {_MAX_THREADS}, got {threads!r}")
+        raise ArgumentValueError(f"threads: expected None or a number from 1 to {_MAX_THREADS}, got {threads!r}")
     budget = None if memory_budget is None else parse_bytes(memory_budget)
     if _is_saved(path):
         if weights is not None:
-            raise ValueError(
+            raise ArgumentValueError(
                 f"weights: {os.fspath(path)!r} is not a library; call model.load_state_dict for other weights"
             )
         model = _load_saved(path, threads, trust_files, device)
@@ -228,15 +228,14 @@ class Library:
             InputTypeError: the dtype or device of an input differs. Both are TypeErrors.
             TypeError: the dtype or device of an output differs.
             ValueError: an output, or an input that is updated, is read-only.
-            IndexError: an element of an input indexes beyond a dimension.
+            IndexRangeError: an element of an input indexes beyond a dimension; an IndexError.
             MemoryError: there is not enough memory.
         """
         inputs = args if not kwargs and len(args) == len(self._names) else self._bind(args, kwargs)
         try:
             results = self._run(inputs, None if out is None else self._targets(out))
-        except TypeError as error:
-            if type(error) is TypeError and str(error).startswith("input "):
-                raise InputTypeError(str(error)) from None
+        except (TypeError, IndexError) as error:
+            raise_coded(error)
             raise
         return results[0] if len(results) == 1 else self._results(results)
 
@@ -337,7 +336,7 @@ class Library:
             out = (out,)
         if len(out) != len(self.outputs):
             names = ", ".join(spec.name for spec in self.outputs)
-            raise TypeError(f"out: expected {_count(len(self.outputs), 'array')} ({names}), got {len(out)}")
+            raise ArgumentTypeError(f"out: expected {_count(len(self.outputs), 'array')} ({names}), got {len(out)}")
         return tuple(out)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -351,7 +350,7 @@ def _bfloat16(name: str) -> Any:
     try:
         return importlib.import_module("ml_dtypes").bfloat16
     except ImportError:
-        raise TypeError(
+        raise ArgumentTypeError(
             f"state {name!r} is bfloat16, which NumPy has with the package ml_dtypes, and it is not installed"
         ) from None
 

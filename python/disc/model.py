@@ -16,13 +16,15 @@ from . import _native, memory, saved, tables
 from .backends.negotiation import Decision, Decisions
 from .byte_sizes import parse_bytes
 from .caches import given_back
-from .errors import ArgumentValueError, CallError, InputTypeError
+from .errors import ArgumentValueError, CallError, NotCompiledError, raise_coded
 from .frontend import ImportedProgram, Input
 from .frontend.argument_paths import positional_names
 from .frontend.callables import CallableModule
 from .frontend.dynamic_report import DynamicReport
 from .frontend.fallback import Fallback, bind_lifetime, raising
+from .frontend.structure import misfit
 from .frontend.symbols import Symbol
+from .given_sizes import check_given_sizes
 from .guards import Guard
 from .kernels import KernelInfo
 from .memory import MemoryCurve, MemoryUse
@@ -111,6 +113,7 @@ class Model:
             CallError: arguments are missing, there are more, or their structure differs.
             ConstantError: an argument that is a constant of the compiled model has another value.
             InputTypeError: an argument is no tensor, or its dtype or device differs. All three are TypeErrors.
+            IndexRangeError: an element of an input indexes beyond a dimension; an IndexError.
         """
         # The common structures come first: a generic pytree costs more than a small model.
         inputs: Sequence[Any]
@@ -130,9 +133,13 @@ class Model:
                 results = torch_profiler.run(self.name, self._recorder, inputs)
             else:
                 results = self._recorder.run(inputs)
-        except TypeError as error:
-            if type(error) is TypeError and str(error).startswith("input "):
-                raise InputTypeError(str(error)) from None
+        except (TypeError, IndexError) as error:
+            if torch.compiler.is_compiling():
+                raise CallError(
+                    "a compiled model was called while another model that contains it is traced: use the module that it"
+                    " was made of there, model.module"
+                ) from None
+            raise_coded(error)
             raise
         if self._given and (self._single or self._sequence is not None):
             given = list(results)
@@ -195,10 +202,10 @@ class Model:
         With a ``budget``, as for :meth:`set_memory_budget`, of the plan that a call would take.
 
         Raises:
-            ValueError: a symbol that a size depends on has no value.
+            ValueError: a symbol that a size depends on has no value, or a name is not that of a symbol.
             MemoryError: no plan fits the budget; the message says the least one.
         """
-        plans = self._plans(extents)
+        plans = self._plans("memory", extents)
         return next(plans) if budget is None else memory.fitting(plans, parse_bytes(budget, "budget"))
 
     def memory_curve(self, **extents: int) -> MemoryCurve:
@@ -209,11 +216,12 @@ class Model:
         >>> print(step.model.memory_curve(batch=8, length=128))
 
         Raises:
-            ValueError: a symbol that a size depends on has no value.
+            ValueError: a symbol that a size depends on has no value, or a name is not that of a symbol.
         """
-        return memory.curve(self._plans(extents), extents)
+        return memory.curve(self._plans("memory_curve", extents), extents)
 
-    def _plans(self, extents: Mapping[str, int]) -> Iterator[MemoryUse]:
+    def _plans(self, function: str, extents: Mapping[str, int]) -> Iterator[MemoryUse]:
+        check_given_sizes(function, extents, self.symbols)
         return memory.uses(self._planned_module(), extents, self.threads)
 
     def set_memory_budget(self, budget: int | str | None, *, wait: bool = True) -> None:
@@ -244,7 +252,11 @@ class Model:
         ...     print(kernel.name, kernel.source, kernel.operations, kernel.reads + kernel.writes)
 
         What depends on a symbol without a value, such as a size that data decides, is None.
+
+        Raises:
+            ValueError: a name is not that of a symbol.
         """
+        check_given_sizes("kernels", extents, self.symbols)
         return [KernelInfo(*kernel) for kernel in self._planned_module().kernels(extents)]
 
     def guards(self) -> list[Guard]:
@@ -403,9 +415,13 @@ class Model:
 
     def _run(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         """Runs a call with the inputs of ``main``, as :meth:`__call__` does."""
-        if profiler._is_profiler_enabled:
-            return torch_profiler.run(self.name, self._recorder, inputs)
-        return self._recorder.run(inputs)
+        try:
+            if profiler._is_profiler_enabled:
+                return torch_profiler.run(self.name, self._recorder, inputs)
+            return self._recorder.run(inputs)
+        except IndexError as error:
+            raise_coded(error)
+            raise
 
     def _call(self, call: RawCall) -> Call:
         names = {symbol.name for symbol in self._program.symbols}
@@ -433,14 +449,13 @@ class Model:
             return self._program.flatten(*respelled)
 
     def _check_bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """ArgumentTypeError, in Python's words, if the arguments do not even fit the module's signature."""
+        """CallError if the arguments do not even fit the module's signature."""
         if self._signature is None:
             return
-        try:
-            self._signature.bind(*args, **kwargs)
-        except TypeError as error:
-            known = ", ".join(map(repr, self._argument_names())) or "no arguments"
-            raise CallError(f"{error}; the model was compiled for {known}") from None
+        known = ", ".join(map(repr, self._argument_names())) or "no arguments"
+        problem = misfit(self._signature, args, kwargs, f"the model was compiled for {known}")
+        if problem is not None:
+            raise CallError(problem)
 
     def _constant_arguments(self) -> set[str]:
         """The arguments that are one constant of the compiled model."""
@@ -492,7 +507,9 @@ class Model:
 
     def _not_built(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         last = self._pipeline.names[-1] if len(self._pipeline) else IMPORT
-        raise RuntimeError(f"the compilation stopped after {last!r}: there is nothing to run")
+        raise NotCompiledError(
+            f"the compilation stopped after {last!r}: there is nothing to run; compile without stop_after"
+        )
 
 
 def _is_default(value: Any, default: Any) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from .byte_sizes import parse_bytes
+from .errors import ArgumentTypeError, ArgumentValueError
 from .pipeline import PARTITION, Pipeline, default
 
 _PLANS, _MOST_PLANS = 8, 64
@@ -79,25 +80,27 @@ class Options:
 
     def __post_init__(self) -> None:
         if self.threads is not None and (not isinstance(self.threads, int) or not 1 <= self.threads <= 4096):
-            raise ValueError(f"threads: expected None or a number from 1 to 4096, got {self.threads!r}")
+            raise ArgumentValueError(f"threads: expected None or a number from 1 to 4096, got {self.threads!r}")
         if self.profile not in (False, True, "jitdump"):
-            raise ValueError(f"profile: expected False, True or 'jitdump', got {self.profile!r}")
+            raise ArgumentValueError(f"profile: expected False, True or 'jitdump', got {self.profile!r}")
         if self.opt_level not in (0, 1, 2, 3):
-            raise ValueError(f"opt_level: expected 0, 1, 2 or 3, got {self.opt_level!r}")
+            raise ArgumentValueError(f"opt_level: expected 0, 1, 2 or 3, got {self.opt_level!r}")
         if self.code_cache is True or not isinstance(self.code_cache, (str, os.PathLike, bool, type(None))):
-            raise TypeError(f"code_cache: expected a folder, False or None, got {self.code_cache!r}")
+            raise ArgumentTypeError(f"code_cache: expected a folder, False or None, got {self.code_cache!r}")
         if not isinstance(self.code_cache_limit, int) or not 0 <= self.code_cache_limit < 1 << 63:
-            raise ValueError(f"code_cache_limit: expected a number of bytes, got {self.code_cache_limit!r}")
+            raise ArgumentValueError(f"code_cache_limit: expected a number of bytes, got {self.code_cache_limit!r}")
         if self.memory_budget is not None:
             object.__setattr__(self, "memory_budget", parse_bytes(self.memory_budget))
         if self.memory_plans is not None and not (
             type(self.memory_plans) is int and 0 <= self.memory_plans <= _MOST_PLANS
         ):
-            raise ValueError(f"memory_plans: expected None or a number up to {_MOST_PLANS}, got {self.memory_plans!r}")
+            raise ArgumentValueError(
+                f"memory_plans: expected None or a number up to {_MOST_PLANS}, got {self.memory_plans!r}"
+            )
         if self.precision not in ("f32", "bf16"):
-            raise ValueError(f"precision: expected 'f32' or 'bf16', got {self.precision!r}")
+            raise ArgumentValueError(f"precision: expected 'f32' or 'bf16', got {self.precision!r}")
         if self.pipeline is not None and not isinstance(self.pipeline, Pipeline):
-            raise TypeError(f"pipeline: expected a disc.pipeline.Pipeline, got {type(self.pipeline).__name__}")
+            raise ArgumentTypeError(f"pipeline: expected a disc.pipeline.Pipeline, got {type(self.pipeline).__name__}")
         if self.stop_after is not None and self.stop_after != PARTITION:
             self.stages.until(self.stop_after)
 
@@ -121,7 +124,7 @@ class Options:
         if self.precision == "f32":
             return pipeline
         if not pipeline.has("disc-schedule-pack-weights"):
-            raise ValueError(
+            raise ArgumentValueError(
                 f"precision={self.precision!r} is for CPUs: no stage has a pass 'disc-schedule-pack-weights' "
                 f"for target {pipeline.target!r}"
             )
@@ -130,7 +133,7 @@ class Options:
     @staticmethod
     def _sanitized(pipeline: Pipeline) -> Pipeline:
         if pipeline.has("disc-gpu-emit-kernels"):
-            raise ValueError(
+            raise ArgumentValueError(
                 f"sanitize=True is for CPUs, not for target {pipeline.target!r}; "
                 "the targets 'cuda-emulated' and 'rocm-emulated' check the kernels of GPUs"
             )

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from .errors import ArgumentValueError
 from .header import c_identifier
 
 # What the runtime inside an archive needs; a shared library says so itself.
@@ -56,12 +57,12 @@ def install_library(
         The files that were written.
     """
     if name != c_identifier(name):
-        raise ValueError(f"{name!r} cannot name a library; {c_identifier(name)!r} can")
+        raise ArgumentValueError(f"{name!r} cannot name a library; {c_identifier(name)!r} can")
     if not re.fullmatch(r"\d+(\.\d+){0,3}", version):
-        raise ValueError(f"version: expected numbers separated by points, got {version!r}")
+        raise ArgumentValueError(f"version: expected numbers separated by points, got {version!r}")
     library = Path(library)
     if library.suffix not in (".so", ".a"):
-        raise ValueError(f"{library}: only shared libraries (.so) and archives (.a) can be installed")
+        raise ArgumentValueError(f"{library}: only shared libraries (.so) and archives (.a) can be installed")
     static = library.suffix == ".a"
     root = Path(prefix)
     file = f"lib{name}{library.suffix}"

@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from .errors import ArgumentTypeError, ArgumentValueError
+
 IMPORT = "import"
 """The stage before the first of every pipeline: PyTorch to DISC input IR."""
 
@@ -32,9 +34,9 @@ class Stage:
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier():
-            raise ValueError(f"a stage's name is one word, not {self.name!r}")
+            raise ArgumentValueError(f"a stage's name is one word, not {self.name!r}")
         if isinstance(self.passes, str) or not all(isinstance(p, str) for p in self.passes):
-            raise TypeError(f"passes of stage {self.name!r}: expected a sequence of strings")
+            raise ArgumentTypeError(f"passes of stage {self.name!r}: expected a sequence of strings")
         object.__setattr__(self, "passes", tuple(self.passes))
 
     @property
@@ -46,7 +48,9 @@ class Stage:
         """The stage without the passes of these names."""
         missing = [n for n in names if not any(_pass_name(p) == n for p in self.passes)]
         if missing:
-            raise ValueError(f"stage {self.name!r} has no pass {missing[0]!r}; it has: {', '.join(self.passes)}")
+            raise ArgumentValueError(
+                f"stage {self.name!r} has no pass {missing[0]!r}; it has: {', '.join(self.passes)}"
+            )
         return replace(self, passes=tuple(p for p in self.passes if _pass_name(p) not in names))
 
     def __str__(self) -> str:
@@ -80,7 +84,7 @@ class Pipeline:
         names = [IMPORT, *(stage.name for stage in self.stages)]
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"two stages are called {name!r}")
+                raise ArgumentValueError(f"two stages are called {name!r}")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -185,11 +189,11 @@ class Pipeline:
 
     def _check_pass(self, name: str) -> None:
         if not self.has(name):
-            raise ValueError(f"no stage has a pass {name!r}")
+            raise ArgumentValueError(f"no stage has a pass {name!r}")
 
     def _index(self, name: str) -> int:
         if name not in self.names:
-            raise ValueError(f"no stage {name!r}; the stages are: {', '.join((IMPORT, *self.names))}")
+            raise ArgumentValueError(f"no stage {name!r}; the stages are: {', '.join((IMPORT, *self.names))}")
         return self.names.index(name)
 
     def _with(self, stages: tuple[Stage, ...]) -> Pipeline:

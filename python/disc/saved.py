@@ -27,7 +27,7 @@ import numpy as np
 import torch
 
 from . import __version__, _native, caches
-from .errors import LibraryError, ProgramError, WeightsError
+from .errors import ArgumentValueError, LibraryError, ProgramError, WeightsError
 from .frontend import ImportedProgram
 from .frontend.program import signless
 from .weight_watch import WeightWatch
@@ -70,13 +70,24 @@ def save(model: Model, path: str | os.PathLike[str]) -> None:
     """
     tensors, metadata = _contents(model)
     target = Path(path)
+    if not target.name:
+        raise ArgumentValueError(f"save: expected the name of a file, got {os.fspath(path)!r}")
     unfinished = target.with_name(f"{target.name}.{os.getpid()}.{threading.get_ident()}.unfinished")
     try:
         with open(unfinished, "wb") as file:
             write_weights(file, tensors, metadata)
         os.replace(unfinished, target)
+    except OSError as error:
+        # With the user's file, and not with the name that it has until it is complete.
+        raise type(error)(error.errno, _problem(target, error), os.fspath(path)) from None
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def _problem(target: Path, error: OSError) -> str:
+    if not target.parent.is_dir():
+        return f"the folder {os.fspath(target.parent)!r} does not exist"
+    return error.strerror or str(error)
 
 
 def to_bytes(model: Model) -> bytes:

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from . import pipeline
+from .errors import ArgumentTypeError, ArgumentValueError
 from .pipeline import Pipeline
 from .toolchain import find_ptxas
 
@@ -72,7 +73,9 @@ class Cpu(Target):
     def pipeline(self, chips: Sequence[str]) -> Pipeline:
         """The pipeline of all CPUs."""
         if chips:
-            raise ValueError(f"target 'cpu' takes no chips, got {', '.join(chips)}; options have 'cpu' for its kind")
+            raise ArgumentValueError(
+                f"target 'cpu' takes no chips, got {', '.join(chips)}; options have 'cpu' for its kind"
+            )
         return pipeline.cpu()
 
 
@@ -120,7 +123,9 @@ class Gpu(Target):
         """Grids of blocks, and images for the chips."""
         for chip in chips:
             if not chip.startswith(self.known):
-                raise ValueError(f"target {self.name!r}: no chip is called {chip!r}; names are like {self.chips[0]!r}")
+                raise ArgumentValueError(
+                    f"target {self.name!r}: no chip is called {chip!r}; names are like {self.chips[0]!r}"
+                )
         code = pipeline.DEVICE_CODE[self.name]
         return pipeline.blocks(
             self.name, self.device, warp=self.warp, chips=chips, code=code, matrix_unit=self.has_matrix_unit(chips)
@@ -164,7 +169,7 @@ class Emulated(Target):
         """Grids of blocks, as functions of the host."""
         unknown = [chip for chip in chips if chip not in ("checked", "fast")]
         if unknown or len(chips) > 1:
-            raise ValueError(f"target {self.name!r} is 'checked' or 'fast', not {', '.join(chips)}")
+            raise ArgumentValueError(f"target {self.name!r} is 'checked' or 'fast', not {', '.join(chips)}")
         check = "true" if chips == ("checked",) else "false"
         is_nvidia = self.name == "cuda-emulated"
         code = ("disc-lower-math" + "{nvidia=true}" * is_nvidia, f"disc-emulate-kernels{{check={check}}}")
@@ -179,7 +184,7 @@ class Null(Target):
     def pipeline(self, chips: Sequence[str]) -> Pipeline:
         """Grids of blocks, without their code."""
         if chips:
-            raise ValueError(f"target 'null' has no chips, got {', '.join(chips)}")
+            raise ArgumentValueError(f"target 'null' has no chips, got {', '.join(chips)}")
         return pipeline.blocks(self.name, "null", warp=32, chips=(), code=("disc-drop-kernels",))
 
 
@@ -189,9 +194,9 @@ _targets: dict[str, Target] = {}
 def register(target: Target) -> None:
     """Makes a target known by its name. ValueError if the name is taken."""
     if not isinstance(target, Target):
-        raise TypeError(f"expected a disc.targets.Target, got {type(target).__name__}")
+        raise ArgumentTypeError(f"expected a disc.targets.Target, got {type(target).__name__}")
     if target.name in _targets:
-        raise ValueError(f"a target {target.name!r} is known already")
+        raise ArgumentValueError(f"a target {target.name!r} is known already")
     _targets[target.name] = target
 
 
@@ -225,11 +230,11 @@ def find(text: str) -> Choice:
     """The target that ``"name"`` or ``"name:chip,chip"`` says. ValueError if there is none."""
     name, colon, chips = text.partition(":")
     if name not in names():
-        raise ValueError(f"no target {name!r}; the targets are: {', '.join(names())}")
+        raise ArgumentValueError(f"no target {name!r}; the targets are: {', '.join(names())}")
     target = _targets[name]
     chosen = tuple(c.strip() for c in chips.split(",")) if colon else target.chips
     if not all(chosen):
-        raise ValueError(f"target {text!r} names an empty chip")
+        raise ArgumentValueError(f"target {text!r} names an empty chip")
     return Choice(target, chosen)
 
 
@@ -245,7 +250,7 @@ def resources(ir: str, target: str) -> dict[str, dict[str, dict[str, int]]]:
     passes = find(target).pipeline["codegen"].passes
     ends = [i for i, name in enumerate(passes) if name.split("{")[0].endswith("-serialize")]
     if not ends:
-        raise ValueError(f"target {target!r} makes no images of kernels")
+        raise ArgumentValueError(f"target {target!r} makes no images of kernels")
     module = _native.Module.parse(ir)
     module.run(f"builtin.module({','.join(passes[: ends[0] + 1])})")
     return {chip: kernels for chip, kind, _, kernels in module.images() if kind == "binary"}

@@ -15,11 +15,13 @@ import click
 
 from ..interface import SymbolSpec, TensorSpec
 from . import commands, text
+from .saved_model import SavedModel, as_tensor, tensor_spec
 
 _EXAMPLES = """\
 disc bench libminilm.so batch=1,length=16 batch=8,length=128
 disc bench minilm.pt2 --dims input_ids=batch,length batch=1,length=16
 disc bench libminilm.so --eager minilm.pt2 batch=1,length=16
+disc bench minilm.disc batch=8,length=128
 """
 _PERCENTILES = (50, 90, 99)
 
@@ -30,10 +32,13 @@ _PERCENTILES = (50, 90, 99)
     short_help="Measure a model at several shapes, beside eager PyTorch.",
     examples=_EXAMPLES,
 )
-@click.argument("model", metavar="LIBRARY.so|MODEL.pt2|.onnx")
+@click.argument("model", metavar="LIBRARY.so|MODEL.pt2|.onnx|.disc")
 @click.argument("shapes", metavar="[SYMBOL=VALUE,...]...", nargs=-1)
 @click.option(
-    "--eager", metavar="MODEL.pt2", type=click.Path(path_type=Path), help="Compare a library with this model."
+    "--eager",
+    metavar="MODEL.pt2",
+    type=click.Path(path_type=Path),
+    help="Compare a library or a saved model with this one.",
 )
 @click.option("--dims", metavar="INPUT=NAME,...", multiple=True, help="Names of dynamic dims, as for disc compile.")
 @click.option(
@@ -67,6 +72,8 @@ class _Subject(NamedTuple):
     call: Callable[..., Any]
     eager: Callable[..., Any] | None
     notes: list[str]
+    takes_tensors: bool = False
+    """Whether inputs are torch tensors, not NumPy arrays."""
 
 
 def _bench(args: argparse.Namespace) -> None:
@@ -112,7 +119,8 @@ def _library(args: argparse.Namespace) -> _Subject:
         if isinstance(program, Path):
             text.fail(f"--eager {args.eager}: only a .pt2 model runs in eager PyTorch", text.USAGE)
         eager = _eager(program, library.threads)
-    return _Subject(library.inputs, library.symbols, library.threads, library, eager, [])
+    takes_tensors = eager is not None or isinstance(library, SavedModel)
+    return _Subject(library.inputs, library.symbols, library.threads, library, eager, [], takes_tensors)
 
 
 def _compiled(args: argparse.Namespace) -> _Subject:
@@ -129,18 +137,12 @@ def _compiled(args: argparse.Namespace) -> _Subject:
     with compile_errors():
         model = compile(program, dynamic_shapes=shapes, options=Options(threads=args.threads))
     notes = [f"compiled in {text.seconds(time.perf_counter() - start)}"]
-    inputs = [_spec(entry) for entry in model.inputs]
+    inputs = [tensor_spec(entry.name, entry.dtype, entry.dims) for entry in model.inputs]
     symbols = [SymbolSpec(s.name, s.min, s.max, computed=s.data_dependent) for s in model.symbols]
     if isinstance(program, Path):
-        return _Subject(inputs, symbols, model.threads, model, None, notes)
-    return _Subject(inputs, symbols, model.threads, _spread(program, model), _eager(program, model.threads), notes)
-
-
-def _spec(entry: Any) -> TensorSpec:
-    try:
-        return TensorSpec(entry.name, str(entry.dtype).removeprefix("torch."), entry.dims)
-    except ValueError as error:
-        text.fail(f"inputs of this kind cannot be made at random: {error}")
+        return _Subject(inputs, symbols, model.threads, model, None, notes, True)
+    eager = _eager(program, model.threads)
+    return _Subject(inputs, symbols, model.threads, _spread(program, model), eager, notes, True)
 
 
 def _eager(program: Any, threads: int) -> Callable[..., Any]:
@@ -182,14 +184,7 @@ def _measure(
 ) -> dict[str, Any]:
     """Calls in turns, after one of each that warms up."""
     calls: dict[str, Callable[[], Any]] = {}
-    inputs: Sequence[Any] = arrays
-    if subject.eager is not None or args.model.endswith((".pt2", ".onnx")):
-        import torch
-
-        inputs = [
-            torch.from_numpy(a) if a.dtype.name != "bfloat16" else torch.tensor(a.astype("f4")).bfloat16()
-            for a in arrays
-        ]
+    inputs = [as_tensor(array) for array in arrays] if subject.takes_tensors else arrays
     calls["disc"] = lambda: subject.call(*inputs)
     if (eager := subject.eager) is not None:
         calls["eager"] = lambda: eager(*inputs)

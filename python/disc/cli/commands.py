@@ -29,6 +29,13 @@ class Command(click.Command):
         formatter.write("\nExit status: 0; 1 if the work failed; 2 if the command line is wrong.\n")
 
 
+def complete_targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The targets whose names begin so, for the shell."""
+    from .. import targets
+
+    return [name for name in targets.names() if name.startswith(incomplete)]
+
+
 def version_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """Adds ``--version``."""
     return click.version_option(version=text.version(), message="%(version)s")(function)

@@ -45,6 +45,10 @@ disc compile minilm.pt2 --compile-to fusion -o -
 """
 
 
+def _complete_machines(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    return [n for n in ("host",) if n.startswith(incomplete)] + commands.complete_targets(ctx, param, incomplete)
+
+
 @click.command(
     "compile",
     cls=commands.Command,
@@ -81,6 +85,7 @@ disc compile minilm.pt2 --compile-to fusion -o -
 @click.option(
     "--target",
     metavar="MACHINE",
+    shell_complete=_complete_machines,
     default="host",
     show_default=True,
     help="The machine: host, aarch64-linux-gnu, arm-linux-gnueabihf, cuda, rocm; or a kind of CPU of this machine.",

@@ -240,6 +240,9 @@ def _folders() -> Iterator[Finding]:
         else:
             used = sum(p.stat().st_size for p in Path(folder).glob("*") if p.is_file())
             yield Finding(section, "code cache", f"{folder}, {text.size(used)} in use")
+    program = Path(__file__).parents[1] / "lib" / "disc-call"
+    found = program.is_file()
+    yield Finding(section, "disc-call", str(program) if found else "not installed", "ok" if found else "warning")
     temporary = tempfile.gettempdir()
     writable = os.access(temporary, os.W_OK)
     yield Finding(

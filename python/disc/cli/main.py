@@ -37,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _click()
     import click
 
+    from ..suggestions import nearest
     from . import commands
 
     class Group(click.Group):
@@ -51,6 +52,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             command: click.Command = importlib.import_module(f".{name}", __package__).command
             return command
 
+        def resolve_command(
+            self, ctx: click.Context, args: list[str]
+        ) -> tuple[str | None, click.Command | None, list[str]]:
+            if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+                near = nearest(args[0], self.list_commands(ctx))
+                if near:
+                    ctx.fail(f"No such command {args[0]!r}; did you mean {near[0]!r}?")
+            return super().resolve_command(ctx, args)
+
         def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
             formatter.write("\nExamples:\n")
             for line in _EXAMPLES.splitlines():
@@ -58,10 +68,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     settings = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
-    @click.group(cls=Group, name="disc", context_settings=settings)
+    @click.group(cls=Group, name="disc", context_settings=settings, invoke_without_command=True)
     @commands.version_option
-    def group() -> None:
+    @click.pass_context
+    def group(ctx: click.Context) -> None:
         """DISC compiles PyTorch and ONNX models once, for all shapes, to native code."""
+        if ctx.invoked_subcommand is None:
+            click.echo(ctx.get_help())
 
     return commands.run(group, "disc", arguments)
 

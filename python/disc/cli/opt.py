@@ -20,6 +20,14 @@ def _stages(target: str) -> pipeline.Pipeline:
         text.fail(f"--for: {error}", text.USAGE)
 
 
+def _complete_stages(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    try:
+        names = pipeline.default(ctx.params.get("target") or "cpu").names
+    except ValueError:
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
+
 @click.command(
     "opt",
     cls=commands.Command,
@@ -38,8 +46,17 @@ disc opt --run-reproducer reproducer.mlir      # a failing compilation names thi
 disc opt --passes                              # the passes of each stage
 """,
 )
-@click.option("--stage", metavar="NAME", help="Run all passes of this stage of the pipeline.")
-@click.option("--for", "target", metavar="TARGET", default="cpu", help="Whose pipeline --stage is of (default: cpu).")
+@click.option(
+    "--stage", metavar="NAME", shell_complete=_complete_stages, help="Run all passes of this stage of the pipeline."
+)
+@click.option(
+    "--for",
+    "target",
+    metavar="TARGET",
+    default="cpu",
+    shell_complete=commands.complete_targets,
+    help="Whose pipeline --stage is of (default: cpu).",
+)
 @click.option("--passes", is_flag=True, help="List the stages and their passes.")
 @click.option(_HELP_ALL, "help_all", is_flag=True, help="List all options and passes of MLIR (more than 1,000 lines).")
 @commands.version_option

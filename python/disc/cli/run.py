@@ -1,4 +1,4 @@
-"""``disc run``: what a compiled library is, and how fast it runs on random inputs. Needs NumPy alone."""
+"""``disc run``: what a compiled library is, and how fast it runs on random inputs. A library needs NumPy alone."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import click
 
 from ..interface import DTYPES, SymbolSpec, TensorSpec
 from . import commands, text
+from .saved_model import SavedModel, as_tensor, is_saved
 
 if TYPE_CHECKING:
     from ..library import Library
@@ -33,13 +34,14 @@ _SHORT = {"i1": "bool", "bf16": "bfloat16"} | {
 _EXAMPLES = """\
 disc run libminilm.so --info
 disc run libminilm.so batch=8 length=64
+disc run minilm.disc batch=8,length=64
 disc run libminilm.so --input 8x64xi64 --input attention_mask=8x64xi64
 """
 
 
 @click.command("run", cls=commands.Command, short_help="Run a compiled library on random inputs.", examples=_EXAMPLES)
-@click.argument("library", metavar="LIBRARY.so")
-@click.argument("symbols", metavar="[SYMBOL=VALUE]...", nargs=-1)
+@click.argument("library", metavar="LIBRARY.so|MODEL.disc")
+@click.argument("symbols", metavar="[SYMBOL=VALUE,...]...", nargs=-1)
 @click.option("--input", metavar="[NAME=]2x8xi64", multiple=True, help="Shape and dtype of an input, in order.")
 @click.option("--info", is_flag=True, help="Only print what the library is.")
 @click.option("--weights", metavar="FILE", help="Take the weights from this safetensors file.")
@@ -53,9 +55,9 @@ disc run libminilm.so --input 8x64xi64 --input attention_mask=8x64xi64
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the random inputs.")
 @commands.version_option
 def command(**options: Any) -> None:
-    """Run a compiled library on random inputs; print shapes and times.
+    """Run a compiled library, or a model that model.save wrote, on random inputs; print shapes and times.
 
-    SYMBOL=VALUE sets a dynamic size; other symbols get their least value. Needs NumPy, no torch, no compiler.
+    SYMBOL=VALUE sets a dynamic size; other symbols get their least value. A library needs NumPy, no torch, no compiler.
     """
     _command(argparse.Namespace(**options))
 
@@ -65,20 +67,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     return commands.run(command, "disc-run", argv)
 
 
-def load_library(path: str, threads: int | None = None, weights: str | None = None) -> Library:
-    """Loads a library, with errors of a command."""
+def load_library(path: str, threads: int | None = None, weights: str | None = None) -> Library | SavedModel:
+    """Loads a library, or a saved model, with errors of a command."""
     try:
         import numpy  # noqa: F401  (for the message)
 
         from .. import Library, load
 
+        if is_saved(path):
+            if weights is not None:
+                _fail(f"--weights is for a library, and {path} is a saved model, which has its weights", _USAGE_ERROR)
+            return SavedModel(path, threads)
         library = load(path, threads=threads, weights=weights)
     except (OSError, ImportError, MemoryError) as error:
         _fail(text.reason(error))
     except ValueError as error:
         _fail(str(error), _USAGE_ERROR)
-    if not isinstance(library, Library):
-        _fail(f"{path}: a model that model.save wrote; load it in Python with disc.load", _USAGE_ERROR)
+    assert isinstance(library, Library)
     return library
 
 
@@ -96,9 +101,12 @@ def _command(args: argparse.Namespace) -> None:
         _fail(text.reason(error))
 
 
-def _info(library: Library, path: str) -> str:
+def _info(library: Library | SavedModel, path: str) -> str:
     facts = [
-        ("library", f"{library.name} ({text.size(Path(path).stat().st_size)})"),
+        (
+            "model" if isinstance(library, SavedModel) else "library",
+            f"{library.name} ({text.size(Path(path).stat().st_size)})",
+        ),
         ("made by", f"disc {library.version}"),
         ("code for", library.cpu),
         ("threads", str(library.threads)),
@@ -113,7 +121,7 @@ def _info(library: Library, path: str) -> str:
 def symbol_values(specs: Sequence[SymbolSpec], items: Sequence[str], least: int = 0) -> dict[str, int]:
     """The value of each symbol that SYMBOL=VALUE sets, and the least one of the others, from ``least``."""
     values = {spec.name: -(-max(spec.min, least) // spec.divisor) * spec.divisor for spec in specs}
-    for item in items:
+    for item in (part for listed in items for part in listed.split(",") if part):
         name, _, value = item.partition("=")
         if name not in values:
             known = ", ".join(values) or "there are none"
@@ -124,7 +132,7 @@ def symbol_values(specs: Sequence[SymbolSpec], items: Sequence[str], least: int 
     return values
 
 
-def _shapes(library: Library, args: argparse.Namespace) -> dict[str, tuple[tuple[int, ...], str]]:
+def _shapes(library: Library | SavedModel, args: argparse.Namespace) -> dict[str, tuple[tuple[int, ...], str]]:
     """Shape and dtype of each input, from the command line or from the values of symbols."""
     values = symbol_values(library.symbols, args.symbols)
     result = {spec.name: (extents(spec, values), spec.dtype) for spec in library.inputs}
@@ -171,20 +179,23 @@ def random_array(generator: Any, shape: tuple[int, ...], dtype: str, high: int) 
     return np.asarray(generator.integers(0, 2 if dtype == "bool" else high, size=shape)).astype(dtype)
 
 
-def _run(library: Library, shapes: Mapping[str, tuple[tuple[int, ...], str]], args: Any, load_time: float) -> str:
+def _run(
+    library: Library | SavedModel, shapes: Mapping[str, tuple[tuple[int, ...], str]], args: Any, load_time: float
+) -> str:
     import numpy as np
 
     generator = np.random.default_rng(args.seed)
     inputs = {name: random_array(generator, shape, dtype, args.high) for name, (shape, dtype) in shapes.items()}
+    given = {n: as_tensor(array) for n, array in inputs.items()} if isinstance(library, SavedModel) else inputs
     times = []
     for _ in range(args.repeat + 1):
         start = time.perf_counter()
-        results = library(**inputs) if inputs else library()
+        results = library(**given)
         times.append(time.perf_counter() - start)
     outputs = results if isinstance(results, tuple) else (results,)
     rows = [("input", f"{name}: {array.dtype}{list(array.shape)}") for name, array in inputs.items()]
     rows += [
-        ("output", f"{spec.name}: {array.dtype}{list(array.shape)}")
+        ("output", f"{spec.name}: {str(array.dtype).removeprefix('torch.')}{list(array.shape)}")
         for spec, array in zip(library.outputs, outputs, strict=True)
     ]
     rows.append(("load", text.seconds(load_time)))

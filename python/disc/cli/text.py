@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from .. import __version__
+from ..suggestions import nearest
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +21,11 @@ INTERRUPTED = 130
 
 _LISTED = 12
 """The most names that an error lists."""
-_KNOWN_NAMES = re.compile(r"(.*(?:no \w+ is called|no target) '([^']*)'.*?); (?:the targets are|there are): (.+)", re.S)
+_KNOWN_NAMES = re.compile(
+    r"(.*(?:no \w+ is called|no target) '([^']*)'.*?); (?:the targets are|there are): (.+?)"
+    r"( \(DISC\d+\))?",
+    re.S,
+)
 
 
 class CommandError(Exception):
@@ -62,12 +66,12 @@ def shortened(message: str, examples: Sequence[str] = (), others: Iterable[str] 
     start, given, listed = match[1], match[2], match[3].split(", ")
     if len(listed) <= _LISTED:
         return message
-    return f"{start}; {suggestion(given, [*others, *listed], examples)}"
+    return f"{start}; {suggestion(given, [*others, *listed], examples)}{match[4] or ''}"
 
 
 def suggestion(given: str, known: Sequence[str], examples: Sequence[str] = ()) -> str:
     """``did you mean a, b?``, or some examples if no known name is like the given one."""
-    near = difflib.get_close_matches(given.lower(), list(dict.fromkeys(known)), n=4, cutoff=0.6)
+    near = nearest(given, known, 4)
     if near:
         return f"did you mean {' or '.join(near)}?"
     return f"names are, for example: {', '.join(examples or known[:_LISTED])}"

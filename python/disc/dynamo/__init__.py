@@ -20,6 +20,7 @@ from functorch.compile import default_partition, min_cut_rematerialization_parti
 from torch.fx import GraphModule
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from ..errors import ArgumentValueError
 from ..frontend import device_of
 from ..options import Options
 from ..torch_compat.compiling import (
@@ -56,7 +57,7 @@ def backend(
     given = dict(options) if isinstance(options, Mapping) else {}
     fallback = given.pop("fallback", "pytorch")
     if fallback not in ("pytorch", "error"):
-        raise ValueError(f"fallback: expected 'pytorch' or 'error', got {fallback!r}")
+        raise ArgumentValueError(f"fallback: expected 'pytorch' or 'error', got {fallback!r}")
     chosen = options if isinstance(options, Options) else Options(**{"progress": False, **given})
     try:
         return _compiled(module, inputs, chosen, fallback == "error")

@@ -16,7 +16,7 @@ from ..backends.negotiation import Decisions
 from ..compilation import LOAD, Compilation
 from ..compiler import build, load, steps, target_of
 from ..data_aliases import aliases_of, reads
-from ..errors import ShapeError
+from ..errors import ShapeError, raise_coded
 from ..frontend import device_of, graph_program, import_functional
 from ..frontend.program import passed
 from ..options import Options
@@ -137,10 +137,14 @@ class CompiledGraph:
                 inputs.append(torch.empty((args[i], 0), dtype=torch.uint8, device=self._device))
             else:
                 raise ShapeError(f"the size {args[i]} is negative")
-        if profiler._is_profiler_enabled:
-            computed = torch_profiler.run(self.name, self._recorder, inputs)
-        else:
-            computed = self._recorder.run(inputs)
+        try:
+            if profiler._is_profiler_enabled:
+                computed = torch_profiler.run(self.name, self._recorder, inputs)
+            else:
+                computed = self._recorder.run(inputs)
+        except IndexError as error:
+            raise_coded(error)
+            raise
         if self._unflatten is not None:
             computed = self._unflatten(computed, inputs)
         return self._results(args, computed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,18 +9,17 @@ import torch
 
 from .. import errors
 from ..torch_compat import pytree
+from .argument_paths import signature_of
+from .structure import misfit
 
 
 def check_example(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Refuses arguments that the model does not take, and tensors that are not dense."""
-    try:
-        inspect.signature(model.forward).bind(*args, **kwargs)
-    except TypeError as error:
-        raise errors.ExampleError(
-            "import", f"the example arguments do not fit {type(model).__qualname__}.forward: {error}"
-        ) from None
-    except ValueError:
-        pass  # It has no signature, as functions in C.
+    signature = signature_of(model)  # None for functions in C.
+    problem = None if signature is None else misfit(signature, args, kwargs)
+    if problem is not None:
+        where = f"{type(model).__qualname__}.forward"
+        raise errors.ExampleError("import", f"the example arguments do not fit {where}: {problem}")
     leaves, _ = pytree.tree_flatten_with_path((tuple(args), dict(kwargs)))
     for path, leaf in leaves:
         if not isinstance(leaf, torch.Tensor):

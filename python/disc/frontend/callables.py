@@ -13,6 +13,7 @@ from torch.export import ExportedProgram
 
 from ..errors import ArgumentTypeError
 from ..torch_compat.scripts import ScriptMethod
+from .argument_paths import signature_of
 from .scripted import unwrapped, unwrapped_module
 
 _DEPTH = 2
@@ -30,7 +31,10 @@ def as_module(model: Any) -> torch.nn.Module | None:
     """
     if isinstance(model, torch.nn.Module):
         return unwrapped_module(model)
-    if not callable(model) or isinstance(model, (type, ExportedProgram)):
+    if isinstance(model, type):
+        name = model.__qualname__
+        raise ArgumentTypeError(f"{name} is a class; pass an instance: {name}(...)")
+    if not callable(model) or isinstance(model, ExportedProgram):
         return None
     if isinstance(model, ScriptMethod):
         raise ArgumentTypeError(
@@ -53,7 +57,7 @@ def as_module(model: Any) -> torch.nn.Module | None:
         function = types.MethodType(inner, function)
     module = type(str(name), (CallableModule,), {"__module__": getattr(function, "__module__", __name__)})()
     # An attribute of the instance: it has the callable's own signature, and no ``self``.
-    module.__dict__["forward"] = function
+    module.__dict__["forward"] = _with_code(function)
     for key, value in _used(function, _DEPTH):
         if isinstance(value, torch.nn.Module):
             if value not in module._modules.values():
@@ -63,6 +67,25 @@ def as_module(model: Any) -> torch.nn.Module | None:
             module.__dict__[_free(key, module)] = value
     module.training = any(part.training for part in module._modules.values() if part is not None)
     return module  # type: ignore[no-any-return]
+
+
+def _with_code(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function``, or one of Python's that calls it: torch.export reads the code of a function, or of a partial's."""
+    inside = function.func if isinstance(function, functools.partial) else function
+    if hasattr(inside, "__code__"):
+        return function
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    if isinstance(function, functools.partial) and isinstance(inside, torch.nn.Module):
+        # Modules are called through ``__call__``, whose signature says nothing.
+        signature = signature_of(functools.partial(inside.forward, *function.args, **function.keywords))
+    else:
+        signature = signature_of(function)
+    if signature is not None:
+        call.__signature__ = signature  # type: ignore[attr-defined]
+    return call
 
 
 def _free(name: str, module: torch.nn.Module) -> str:

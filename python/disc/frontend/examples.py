@@ -47,7 +47,12 @@ def merged(module: torch.nn.Module, examples: Sequence[Any], dynamic_shapes: Any
     Raises:
         ArgumentValueError: the examples have different structures, ranks, dtypes or constants.
     """
-    if isinstance(examples, (torch.Tensor, str, Mapping)) or not isinstance(examples, Sequence) or not examples:
+    if isinstance(examples, Sequence) and not isinstance(examples, str) and not examples:
+        raise ArgumentValueError(
+            "examples: the list is empty; expected one example or more, each a tuple of arguments or a dict of keyword"
+            " arguments"
+        )
+    if isinstance(examples, (torch.Tensor, str, Mapping)) or not isinstance(examples, Sequence):
         raise ArgumentTypeError(
             "examples: expected a list of examples, each a tuple of arguments or a dict of keyword arguments; got"
             f" {type(examples).__name__}"

@@ -42,7 +42,7 @@ from .function_transforms import NeedsGradients, check_same, recorded_below
 from .higher_order import flattened
 from .locations import is_user_file, is_user_line, source_of_error, source_of_trace, user_frames, warn
 from .model_errors import model_error, raise_failure
-from .proving import proved_by_trying
+from .proving import places_of_symbols, proved_by_trying
 from .readable import readable, requirement
 from .recurrent import kept_whole
 from .recursion import kept_recursion
@@ -56,6 +56,7 @@ from .scripted import traced_through
 from .settle import allowing_many, settle, sizes_from_zero
 from .sharing import check_sharing
 from .size_refinements import Refinement, applied, lines_to_write, suggested
+from .symbol_texts import names_of_places, with_places
 from .symbols import flatten_dynamic_shapes, parameter_names
 from .torchscript import without_scripts
 
@@ -156,7 +157,27 @@ def export(
 def _export(
     module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None, dynamic_shapes: Any, gradients: bool
 ) -> ExportedProgram:
-    with torch.no_grad(), _tracing(module), recorded_below(gradients) as tracing, attributes.noticed() as changes:
+    with torch.no_grad(), _tracing(module), _user_names(module, args, kwargs, dynamic_shapes):
+        return _attempts(module, args, kwargs, dynamic_shapes, gradients)
+
+
+@contextmanager
+def _user_names(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes: Any) -> Iterator[None]:
+    """Errors that are raised inside have names of dims and places in the arguments for torch's symbols."""
+    try:
+        yield
+    except errors.CompileError as error:
+        leaves = leaf_names(signature_of(module), args, kwargs or {})
+        specs = flatten_dynamic_shapes(dynamic_shapes, args, kwargs or {}, parameter_names(module))
+        names, places = names_of_places(leaves, specs), places_of_symbols()
+        error.reword(lambda text: with_places(text, places, names))
+        raise
+
+
+def _attempts(
+    module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None, dynamic_shapes: Any, gradients: bool
+) -> ExportedProgram:
+    with recorded_below(gradients) as tracing, attributes.noticed() as changes:
         args, kwargs = _distinct(args, kwargs)
 
         def traced() -> ExportedProgram:
@@ -261,7 +282,12 @@ def _unprinted() -> Iterator[None]:
     def nothing(*_: Any, **__: Any) -> None:
         pass
 
-    with replaced({patches.PRINT: nothing}), quiet.FAILING_OPERATORS.silenced():
+    with (
+        replaced({patches.PRINT: nothing}),
+        quiet.FAILING_OPERATORS.silenced(),
+        quiet.STATIC_DIMS.silenced(),
+        quiet.UNMARKED_DIMS.silenced(),
+    ):
         yield
 
 

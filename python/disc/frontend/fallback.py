@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from .. import errors
 from ..torch_compat import pytree
 from . import dtypes
 from .builder import Builder
@@ -101,6 +102,7 @@ def raising(run: Callable[..., Any]) -> Callable[..., Any]:
             found = None if match is None else _errors.pop(int(match[1]), None)
             if found is None:
                 raise
+        setattr(found, errors.FOREIGN, True)
         raise found
 
     return run_or_raise

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -170,6 +171,12 @@ def check_narrowed(
     for leaf, dim, size, spec in dims(program, specs):
         if not is_hint(spec) or dim is None or not isinstance(size, torch.SymInt):
             continue
+        if _known(size) is not size:
+            continue  # It is static.
+        if not size.node.expr.is_Symbol:
+            # torch.export computes its range from sizes that it takes for 2 or more.
+            warn(f"input {names[leaf]}, dim {dim} must be {_with_places(size)} in the compiled model")
+            continue
         known = program.range_constraints.get(size.node.expr)
         # Beyond the largest, all numbers are.
         largest = int(known.upper) if known is not None and known.upper.is_Integer else sys.maxsize
@@ -177,13 +184,11 @@ def check_narrowed(
             known.lower <= max(spec.min or 0, 0) and largest >= min(spec.max or sys.maxsize, _UNBOUNDED)
         ):
             continue
-        most = "any" if largest >= _UNBOUNDED else str(largest)
+        limits = f"{known.lower} and more" if largest >= _UNBOUNDED else f"{known.lower} to {largest}"
         sources = [readable(_name(source)) for source in size.node.shape_env.var_to_sources.get(size.node.expr, ())]
         why = [text for text in conditions if any(source in text for source in sources)]
         because = f": {'; '.join(dict.fromkeys(why))}" if why else ""
-        warn(
-            f"input {names[leaf]}, dim {dim} has the range {known.lower} to {most} in the compiled model{because}",
-        )
+        warn(f"input {names[leaf]}, dim {dim} has the range {limits} in the compiled model{because}")
 
 
 def check_fixed(program: ExportedProgram, names: Sequence[str], specs: Sequence[Any], lines: Mapping[str, str]) -> None:
@@ -199,7 +204,7 @@ def check_fixed(program: ExportedProgram, names: Sequence[str], specs: Sequence[
         where = f"input {names[leaf]}" + ("" if dim is None else f", dim {dim}")
         if isinstance(size, int) and size in (0, 1):
             small.append(
-                f"{where} is static in the compiled model: it is Dim.{spec.type.name}, but the example has {size} there"
+                f"{where} is static in the compiled model: it should be dynamic, but the example has {size} there"
                 " and the model does not work with another size beside the other examples; use an example of 2 or more"
             )
             continue
@@ -209,7 +214,17 @@ def check_fixed(program: ExportedProgram, names: Sequence[str], specs: Sequence[
     for text in small:
         warn(text)
     if found:
-        warn(f"static in the compiled model though Dim.AUTO: {'; '.join(found)}")
+        warn(f"static in the compiled model, because the model's code fixes their sizes: {'; '.join(found)}")
+
+
+def _with_places(size: torch.SymInt) -> str:
+    """An expression of sizes, with the places in the arguments for its symbols: ``2*x.shape[0] + 1``."""
+    env, text = size.node.shape_env, str(size.node.expr)
+    for symbol in size.node.expr.free_symbols:
+        sources = env.var_to_sources.get(symbol, ())
+        if sources:
+            text = re.sub(rf"\b{symbol}\b", lambda _: readable(_name(sources[0])), text)  # noqa: B023
+    return text
 
 
 def _name(source: Any) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import traceback
-from typing import NoReturn
+from typing import Any, NoReturn
+
+import torch
 
 from .. import errors
 from ..torch_compat.compiling import TorchDynamoException
@@ -34,6 +37,9 @@ _TRACING = (
 )
 _OF_TRACING = ("SymInt", "SymBool", "SymFloat", "FakeTensor", "symbolic", "torch.export", "Proxy", "functional tensor")
 
+_TRACED: dict[str, Any] = {"FakeTensor": torch.Tensor, "SymInt": int, "SymFloat": float, "SymBool": bool}
+_NO_ATTRIBUTE = re.compile(r"'(\w+)' object has no attribute '(\w+)'")
+
 _NUMPY = ".numpy() is not supported"
 _ADVICE = "call the model with these arguments, without disc, to see the whole traceback"
 
@@ -45,6 +51,7 @@ def model_error(error: BaseException) -> errors.ModelError | None:
     text = (
         (str(error).strip() or "no message").partition("The error above occurred when calling torch.export")[0].strip()
     )
+    text = _of_users_class(text)
     source = source_of_error(error) or _layer_line(error)
     if source is None or any(word in text for word in _OF_TRACING):
         return None
@@ -59,6 +66,15 @@ def model_error(error: BaseException) -> errors.ModelError | None:
             " torch.library.custom_op and compile with fallback=True"
         )
     return errors.ModelError("import", "\n".join(lines), source, error, help=advice)
+
+
+def _of_users_class(text: str) -> str:
+    """A text about an attribute that neither torch's class for tracing nor the user's has, with the user's class."""
+    match = _NO_ATTRIBUTE.match(text)
+    kind = _TRACED.get(match[1]) if match is not None else None
+    if match is None or kind is None or hasattr(kind, match[2]):
+        return text
+    return text.replace(repr(match[1]), repr(kind.__name__), 1)
 
 
 def _layer_line(error: BaseException) -> str | None:

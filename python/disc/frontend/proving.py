@@ -31,6 +31,7 @@ from ..torch_compat.symbols import (
     torch_sympy,
 )
 from .periodic import last_to_try
+from .readable import readable
 
 # More than so many points are not tried.
 _MOST = 50_000
@@ -44,11 +45,14 @@ class _Prover:
         self._given: dict[tuple[int, sympy.Symbol], int] = {}
         self._hinted: set[tuple[int, sympy.Symbol]] = set()
         self._known: dict[tuple[int, Any], bool | None] = {}
+        self.places: dict[str, str] = {}
 
     def declare(self, env: ShapeEnv, symbol: Any, source: Any, dynamic: Any, constraint: Any) -> None:
         """Notes the range that the user gave a symbol: that of ``env`` takes 0 and 1 for impossible."""
         if not isinstance(symbol, sympy.Symbol):
             return
+        name = source.name
+        self.places[str(symbol)] = readable(name() if callable(name) else name)
         if dynamic is DimDynamic.DYNAMIC and not isinstance(constraint, StrictMinMaxConstraint):
             # Dim.AUTO or Dim.DYNAMIC: the user sets no lower bound. A number can be negative, an extent cannot.
             self._hinted.add((id(env), symbol))
@@ -177,6 +181,11 @@ def is_positive(count: Any) -> bool:
     env, expr = count.node.shape_env, count.node.expr
     ranges = {**env.var_to_range, **declared_ranges(env, expr.free_symbols)}
     return bool(bound_sympy(expr, ranges).lower >= 1)
+
+
+def places_of_symbols() -> dict[str, str]:
+    """Of each of torch's symbols, by its name, the place in the arguments: ``x.shape[0]`` for ``s77``."""
+    return dict(_active[-1].places) if _active else {}
 
 
 def is_hinted(env: ShapeEnv, symbols: Iterable[sympy.Symbol]) -> bool:

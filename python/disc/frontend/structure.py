@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+<<<<<<< HEAD
 import torch
 
+=======
+from ..suggestions import suggesting
+>>>>>>> ac4e8dee1ae7c13dc00aa2f8ed5ecba1715e47a3
 from ..torch_compat.pytree import SUPPORTED_NODES, TreeSpec
 from .argument_paths import positional_names
 
@@ -28,6 +32,9 @@ def difference(
     wanted, given = _arguments(expected, signature), _arguments(got, signature)
     missing = [name for name in wanted if name not in given]
     extra = [name for name in given if name not in wanted]
+    misspelled = [name for name in extra if missing and name in (got.child(1).context or ())]
+    if misspelled:
+        return suggesting(unexpected(misspelled), misspelled[0], missing, f"{what} {_listed(wanted)}")
     if missing:
         return f"missing {_named(missing)}; {what} {_listed(wanted)}"
     if extra:
@@ -36,6 +43,44 @@ def difference(
         if old != given[name]:
             return _inside(f"argument {_quoted(name)}", old, given[name], what)
     return f"the arguments are structured as {got}; {what} {expected}"
+
+
+def misfit(
+    signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any], then: str | None = None
+) -> str | None:
+    """Why arguments do not fit a signature, then what it has, or what ``then`` says; None if they fit.
+
+    A name that the signature does not have comes first: it is why another argument is missing.
+    """
+    parameters = signature.parameters.values()
+    kinds = {parameter.kind for parameter in parameters}
+    named = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if then is None:
+        then = f"the parameters are {', '.join(signature.parameters) or 'none'}"
+    given = positional[: len(args)]
+    unknown = [name for name in kwargs if name not in named]
+    if unknown and inspect.Parameter.VAR_KEYWORD not in kinds:
+        if unknown[0] in positional:
+            return f"argument {unknown[0]!r} is positional only, but was passed by name; {then}"
+        free = [name for name in named if name not in kwargs and name not in given]
+        return suggesting(unexpected(unknown), unknown[0], free, then)
+    if twice := [name for name in given if name in named and name in kwargs]:
+        return f"argument {twice[0]!r} was passed twice, by position and by name; {then}"
+    if len(args) > len(positional) and inspect.Parameter.VAR_POSITIONAL not in kinds:
+        return f"too many positional arguments: expected at most {len(positional)}, got {len(args)}; {then}"
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    missing = [
+        p.name
+        for p in parameters
+        if p.default is p.empty and p.kind not in variadic and p.name not in given and p.name not in kwargs
+    ]
+    return f"missing {_named(missing)}; {then}" if missing else None
+
+
+def unexpected(names: Sequence[str]) -> str:
+    """The text about keyword arguments that a model does not take."""
+    return f"unexpected keyword argument{'' if len(names) == 1 else 's'} {', '.join(map(repr, names))}"
 
 
 def plain(value: Any) -> Any:

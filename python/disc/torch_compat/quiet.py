@@ -108,5 +108,11 @@ COPIED_SPECIFICATIONS = QuietWarning("LeafSpec", FutureWarning)
 FAILING_OPERATORS = QuietLog("torch._subclasses.fake_tensor")
 """PyTorch logs the stack of an operator that fails while it is traced; DISC traces again, or reports the error."""
 
+STATIC_DIMS = QuietLog("torch._export.non_strict_utils")
+"""PyTorch logs dims of size 1 that a trace fixes; DISC traces again, and warns of those that stay fixed."""
+
+UNMARKED_DIMS = QuietLog("torch.export.dynamic_shapes")
+"""PyTorch logs that None for a dim is deprecated, which its own AdditionalInputs makes."""
+
 ANOMALY_MODE = QuietWarning("Anomaly Detection has been enabled", UserWarning)
 """It notes the source lines of operations for their gradients, which is what DISC traces with it for."""

@@ -64,6 +64,26 @@ def test_a_partial():
         model(Y, 4)
 
 
+def test_a_partial_of_a_module_or_an_object():
+    module = Masked()
+    model = disc.compile(functools.partial(module, scale=2.0), (X, X), dynamic_shapes="auto")
+    torch.testing.assert_close(model(Y, attention_mask=Y), Y * Y * 2)
+    model = disc.compile(functools.partial(linear), X, dynamic_shapes="auto")
+    for _ in range(2):
+        torch.testing.assert_close(model(input=Y), linear(Y))
+        with torch.no_grad():
+            linear.weight.mul_(2)
+    service = Service()
+    model = disc.compile(functools.partial(service), X, dynamic_shapes="auto")
+    torch.testing.assert_close(model(x=Y), service(Y))
+
+
+def test_functions_in_c():
+    for function in (torch.add, functools.partial(torch.add, alpha=2)):
+        model = disc.compile(function, (X, X), dynamic_shapes="auto")
+        torch.testing.assert_close(model(Y, Y), function(Y, Y))
+
+
 def test_a_method_and_a_callable_object():
     service = Service()
     for function in (service.run, service):
@@ -108,10 +128,15 @@ class Masked(torch.nn.Module):
 
 def test_missing_and_extra_arguments_as_python_says_it():
     model = disc.compile(Masked(), (X, X), dynamic_shapes="auto")
-    with pytest.raises(
-        TypeError, match="missing a required argument: 'attention_mask'; the model was compiled for 'ids'"
-    ):
+    with pytest.raises(TypeError, match=r"^missing argument 'attention_mask'; the model was compiled for 'ids'"):
         model(X)
+    near = r"^unexpected keyword argument 'atention_mask'; did you mean 'attention_mask'\? The model was compiled for"
+    with pytest.raises(TypeError, match=near):
+        model(ids=X, atention_mask=X)
+    with pytest.raises(TypeError, match=near):
+        model(X, atention_mask=X)
+    with pytest.raises(TypeError, match="argument 'ids' was passed twice, by position and by name"):
+        model(X, X, ids=X)
     with pytest.raises(TypeError, match="unexpected keyword argument 'mask'"):
         model(X, X, mask=X)
     with pytest.raises(TypeError, match="too many positional arguments"):
@@ -119,6 +144,22 @@ def test_missing_and_extra_arguments_as_python_says_it():
     with pytest.raises(TypeError, match=r"unexpected argument 'scale', which had its default, 0\.5, when"):
         model(X, X, scale=2.0)
     torch.testing.assert_close(model(attention_mask=Y, ids=Y, scale=0.5), Y * Y * 0.5)
+
+
+class Options(torch.nn.Module):
+    def forward(self, x, **rest):
+        return x + rest["shift"] * rest.get("scale", 1)
+
+
+def test_a_misspelled_keyword_of_any_module():
+    model = disc.compile(Options(), (X,), {"shift": X, "scale": 2})
+    torch.testing.assert_close(model(X, scale=2, shift=X), X * 3)
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'shft'; did you mean 'shift'\? The model was"):
+        model(X, shft=X, scale=2)
+    with pytest.raises(disc.CompileError, match=r"'atention_mask'; did you mean 'attention_mask'\? The parameters are"):
+        disc.compile(Masked(), (X,), {"atention_mask": X})
+    with pytest.raises(disc.CompileError, match=r"missing arguments 'ids', 'attention_mask'; the parameters are ids, "):
+        disc.compile(Masked(), (), {"scale": 2.0})
 
 
 def test_arguments_in_dicts_of_any_order():
@@ -174,6 +215,100 @@ def test_decorated_methods():
     for module in (one, two, copy.deepcopy(one), pickle.loads(pickle.dumps(two))):
         torch.testing.assert_close(module(X), module.inside(X))
         torch.testing.assert_close(module(Y), module.inside(Y))
+
+
+class Family:
+    factor = 2
+
+    @classmethod
+    @disc.compile(dynamic_shapes="auto")
+    def times(cls, x):
+        return x * cls.factor
+
+    @staticmethod
+    @disc.compile(dynamic_shapes="auto")
+    def plus(x):
+        return x + 1
+
+    @disc.compile(dynamic_shapes="auto")
+    @classmethod
+    def minus(cls, x):
+        return x - cls.factor
+
+    @disc.compile(dynamic_shapes="auto")
+    @staticmethod
+    def negative(x):
+        return -x
+
+
+class Child(Family):
+    factor = 3
+
+
+def test_decorated_class_methods_and_static_methods():
+    for _ in range(2):
+        for owner in (Family, Child, Family(), Child()):
+            torch.testing.assert_close(owner.times(Y), Y * owner.factor)
+            torch.testing.assert_close(owner.minus(Y), Y - owner.factor)
+            torch.testing.assert_close(owner.plus(Y), Y + 1)
+            torch.testing.assert_close(owner.negative(Y), -Y)
+    assert Family.times is Family().times is not Child.times
+    assert Family.times.model is not None and isinstance(Child.times.model, disc.Model)
+    # As classmethods of Python 3.13 call what they wrap.
+    torch.testing.assert_close(vars(Family)["times"].__func__(Child, Y), Y * 3)
+    assert pickle.loads(pickle.dumps(Child.times)) is Child.times
+
+
+def test_what_cannot_be_decorated():
+    with pytest.raises(
+        TypeError, match=r"Whole is a class; decorate its method forward, or .*Whole\(\.\.\.\), .*DISC0201"
+    ):
+
+        @disc.compile(dynamic_shapes="auto")
+        class Whole(torch.nn.Module):
+            def forward(self, x):
+                return x * 2
+
+    with pytest.raises(TypeError, match=r"Masked is a class; pass an instance: Masked\(\.\.\.\)"):
+        disc.compile(Masked, (X, X))
+    with pytest.raises(TypeError, match=r"@disc.compile: expected a function, got property"):
+        disc.compile(dynamic_shapes="auto")(property(lambda self: 1))
+
+    class Slots:
+        __slots__ = ("w",)
+
+        @disc.compile(dynamic_shapes="auto")
+        def run(self, x):
+            return x * self.w
+
+    with pytest.raises(TypeError, match=r"Slots.run: objects of .*Slots have __slots__.*; add '__dict__' to"):
+        Slots().run(X)
+
+
+def test_a_decorated_function_has_the_attributes_of_its_model(tmp_path):
+    @disc.compile(dynamic_shapes="auto")
+    def f(x):
+        return linear(x) + 1
+
+    for name in ("save", "state_dict", "load_state_dict", "profile", "symbols", "timings", "name"):
+        assert not hasattr(f, name)
+    with pytest.raises(
+        disc.errors.NotCompiledError, match=r"save: .*f is not compiled yet.*call it before \(DISC0106\)"
+    ):
+        f.save(tmp_path / "f.disc")
+    with pytest.raises(AttributeError, match=r"'LazyModel' object has no attribute 'foo'$"):
+        f.foo()
+    f(X)
+    f.save(tmp_path / "f.disc")
+    torch.testing.assert_close(disc.load(tmp_path / "f.disc")(Y), f(Y))
+    assert f.name == "f" and f.state_dict()["linear.weight"] is not None
+    f.load_state_dict({name: torch.zeros_like(value) for name, value in f.state_dict().items()})
+    assert torch.equal(f(Y), torch.ones(9, 3))
+    torch.nn.init.normal_(linear.weight)
+    public = {name for name in vars(f.model) if not name.startswith("_")}
+    for name in public | {"memory", "ir", "report"}:
+        assert hasattr(f, name)
+    assert f.__name__ == "f"
 
 
 def test_a_script_method_says_what_to_do():

@@ -68,6 +68,13 @@ def test_memory_needs_every_symbol():
     )
     with pytest.raises(ValueError, match="every symbol"):
         model.memory(rows=3)
+    for function in (model.memory, model.memory_curve, model.kernels):
+        with pytest.raises(ValueError, match=r"no dynamic size 'row'; did you mean 'rows'\? Its dynamic sizes: rows"):
+            function(row=3, cols=4)
+        with pytest.raises(ValueError, match="rows: expected a size, 0 or more, got -3; the dynamic sizes: rows, cols"):
+            function(rows=-3, cols=4)
+        with pytest.raises(TypeError, match=r"rows: expected an int, got 3\.0"):
+            function(rows=3.0, cols=4)
 
 
 WRITTEN_WITH_ITSELF = {

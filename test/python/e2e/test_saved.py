@@ -362,3 +362,15 @@ def test_a_function(tmp_path):
         assert torch.equal(got[0], want[0]) and got[1] == want[1] == [rows]
     with pytest.raises(ValueError, match="is not a library"):
         disc.load(tmp_path / "f.disc", weights=tmp_path / "f.disc")
+
+
+def test_the_file_of_an_error_is_the_users(tmp_path):
+    model = disc.compile(torch.nn.ReLU(), torch.ones(3))
+    with pytest.raises(FileNotFoundError, match=r"the folder '.*nowhere' does not exist: '.*nowhere/x\.disc'$"):
+        model.save(tmp_path / "nowhere" / "x.disc")
+    with pytest.raises(IsADirectoryError) as caught:
+        model.save(tmp_path)
+    assert caught.value.filename == str(tmp_path)
+    with pytest.raises(ValueError, match=r"save: expected the name of a file, got '' \(DISC0202\)"):
+        model.save("")
+    assert list(tmp_path.iterdir()) == []

@@ -24,7 +24,7 @@ X = torch.randn(3, 4)
 @pytest.mark.parametrize(
     ("args", "text"),
     [
-        ((), r"Twice\.forward: missing a required argument: 'x'"),
+        ((), r"Twice\.forward: missing argument 'x'; the parameters are x, pair"),
         ((X, None, X), r"Twice\.forward: too many positional arguments"),
         ((nested(torch.strided),), r"argument \[0\] is a strided nested tensor.*layout=torch.jagged"),
         ((X, {"a": X.to_sparse()}), r"argument \[1\]\['a'\] has the layout torch.sparse_coo.*to_dense"),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from torch.export import Dim
 
 import disc
 from disc.cli import bench, commands, doctor, explain, main, opt, text
+from disc.cli import run as commands_run
 from disc.interface import SymbolSpec
 from disc.reporting import limits
 from models import MLP
@@ -52,6 +54,7 @@ def test_help_lists_subcommands(capsys):
     ("arguments", "status", "message"),
     [
         (["nosuch"], 2, "disc: error: No such command 'nosuch'"),
+        (["expain", "x.pt2"], 2, "disc: error: No such command 'expain'; did you mean 'explain'? (see disc --help)"),
         (["run", "--repeat", "x", "lib.so"], 2, "disc run: error: Invalid value for '--repeat'"),
         (["run", "/no/such.so"], 1, "disc run: error: /no/such.so: No such file or directory"),
         (["compile", "/no/such.pt2"], 1, "disc compile: error: /no/such.pt2: No such file or directory"),
@@ -85,6 +88,7 @@ def test_suggestions():
     message = f"no CPU is called 'cup1' for m; there are: {', '.join(known)}"
     assert text.shortened(message) == "no CPU is called 'cup1' for m; did you mean cpu1 or cpu19 or cpu18 or cpu17?"
     assert text.shortened("no CPU is called 'x'; there are: a, b") == "no CPU is called 'x'; there are: a, b"
+    assert text.shortened(message + " (DISC0202)") == text.shortened(message) + " (DISC0202)"
     assert text.shortened("another message") == "another message"
 
 
@@ -93,6 +97,77 @@ def test_completion(capsys):
         assert run("completion", shell) == 0
         assert "_DISC_COMPLETE" in capsys.readouterr().out
     assert run("completion", "csh") == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("opt --stage ", {"shape", "fusion", "codegen"}),
+        ("opt --stage fu", {"fusion"}),
+        ("opt --for cuda --stage ", {"shape", "codegen"}),
+        ("opt --for cu", {"cuda", "cuda-emulated"}),
+        ("compile --target h", {"host"}),
+        ("compile --target aarch", {"aarch64-linux-gnu"}),
+        ("compile --emit sh", {"shared"}),
+    ],
+)
+def test_values_are_completed(words, expected, monkeypatch, capsys):
+    monkeypatch.setenv("_DISC_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", f"disc {words}")
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split(" "))))
+    with pytest.raises(SystemExit):
+        run()
+    found = {line.partition(",")[2] for line in capsys.readouterr().out.splitlines()}
+    assert expected <= found if words.endswith(" ") else expected == found
+
+
+def test_without_a_subcommand_there_is_help(capsys):
+    assert run() == 0
+    captured = capsys.readouterr()
+    assert "Commands:" in captured.out and "disc explain" in captured.out
+    assert captured.err == ""
+
+
+class Pair(torch.nn.Module):
+    """Two inputs in a dict, a number, and results in a dict."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 3)
+
+    def forward(self, parts, count: int):
+        return {"sum": self.linear(parts["a"] + parts["b"]), "scaled": parts["a"].bfloat16() * count}
+
+
+def test_saved_models_run_and_are_measured(tmp_path, capsys):
+    x = torch.ones(2, 4)
+    shapes = {"parts": {"a": {0: "batch"}, "b": {0: "batch"}}, "count": Dim.DYNAMIC}
+    compiled = disc.compile(Pair(), ({"a": x, "b": x}, 3), dynamic_shapes=shapes)
+    file = tmp_path / "pair.disc"
+    compiled.save(file)
+    assert run("run", file, "batch=5", "--repeat", "2") == 0
+    out = capsys.readouterr().out
+    assert "parts_a: float32[5, 4]" in out and "bfloat16[5, 4]" in out and "runs" in out
+    assert run("run", file, "--info") == 0
+    assert re.search(r"model +Pair \(.*batch: 0 and more", capsys.readouterr().out, re.S)
+    assert run("bench", file, "batch=5", "batch=6", "--seconds", "0.01", "--json") == 0
+    assert [shape["values"]["batch"] for shape in json.loads(capsys.readouterr().out)["shapes"]] == [5, 6]
+    assert run("run", file, "--weights", "w.safetensors") == 2
+    assert "--weights is for a library" in capsys.readouterr().err
+
+
+def test_a_saved_model_beside_eager(model, tmp_path, capsys):
+    program = torch.export.load(model)
+    disc.compile(program, dynamic_shapes=({0: "n"},)).save(tmp_path / "mlp.disc")
+    assert run("bench", tmp_path / "mlp.disc", "n=3", "--eager", model, "--seconds", "0.01", "--json") == 0
+    (shape,) = json.loads(capsys.readouterr().out)["shapes"]
+    assert shape["difference"] < 1e-4
+
+
+def test_sizes_of_disc_run_may_be_one_list():
+    symbols = [SymbolSpec("batch", 1, 8), SymbolSpec("length", 2, None), SymbolSpec("more", 3, None)]
+    for items in (["batch=2,length=7"], ["batch=2", "length=7"], ["batch=2,", "length=7"]):
+        assert commands_run.symbol_values(symbols, items) == {"batch": 2, "length": 7, "more": 3}
 
 
 def test_passes_of_a_stage(capsys):

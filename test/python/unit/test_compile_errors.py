@@ -124,8 +124,8 @@ def test_functions_typed_at_a_prompt_of_newer_versions(monkeypatch):
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda m, x: m(), "missing a required argument: 'x'; the model was compiled for 'x', 'y'"),
-        (lambda m, x: m(x, x, z=x), "got an unexpected keyword argument 'z'"),
+        (lambda m, x: m(), "missing arguments 'x', 'y'; the model was compiled for 'x', 'y'"),
+        (lambda m, x: m(x, x, z=x), "unexpected keyword argument 'z'; the model was compiled for 'x', 'y'"),
         (lambda m, x: m(x, (x, x)), "argument 'y': the model was compiled for a dict with 'a', 'b'; got a tuple of 2"),
         (lambda m, x: m(x, {"a": x, "b": x}), r"argument 'y'\['b'\]: the model was compiled for a list of 2; got one"),
     ],
@@ -203,3 +203,69 @@ def test_a_size_without_its_form():
     model = disc.compile(lambda x: x.reshape(x.shape[0] // 2, 2), (torch.ones(4),), dynamic_shapes=({0: 2 * half},))
     with pytest.raises(disc.ShapeError, match=r"does not have the form half \* 2: expected a multiple of 2, got 5"):
         model(torch.ones(5))
+
+
+def unknown_attribute(x):
+    return x.shape[0].foo if x.dim() == 3 else x.foo()
+
+
+@pytest.mark.parametrize(("shape", "kind"), [((2, 4), "Tensor"), ((2, 4, 3), "int")])
+def test_an_attribute_that_does_not_exist(shape, kind):
+    with pytest.raises(
+        disc.errors.ModelError, match=f"raised AttributeError .*'{kind}' object has no attribute 'foo'"
+    ) as e:
+        disc.compile(unknown_attribute, torch.ones(shape), dynamic_shapes="auto")
+    assert "test_compile_errors.py" in e.value.source and "FakeTensor" not in str(e.value)
+
+
+def test_sizes_have_the_users_names():
+    def product(x, pair):
+        return x @ pair["b"]
+
+    inputs = (torch.ones(2, 8), {"b": torch.ones(9, 3)})
+    with pytest.raises(
+        disc.errors.ModelError, match=r"got \[x\.shape\[0\], x\.shape\[1\]\] X \[pair\['b'\]\.shape\[0\],"
+    ):
+        disc.compile(product, inputs, dynamic_shapes="auto")
+    with pytest.raises(disc.errors.ModelError, match=r"got \[batch, 8\] X \[9, pair\['b'\]\.shape\[1\]\]"):
+        disc.compile(product, inputs, dynamic_shapes=({0: "batch"}, {"b": {1: Dim.AUTO}}))
+    half = torch.export.Dim("half", min=1, max=64)
+    with pytest.raises(disc.errors.ModelError) as caught:
+        disc.compile(product, (torch.ones(4, 8), inputs[1]), dynamic_shapes=({0: 2 * half}, {"b": None}))
+    assert "half, 8]" not in str(caught.value).replace("2*half", "")
+
+    def sides(x):
+        return x * 2 if x.sum() > 0 else x[0]
+
+    with pytest.raises(
+        disc.errors.ControlFlowError, match=r"float32 \[rows, x\.shape\[1\]\] where .* \[x\.shape\[1\]\]"
+    ):
+        disc.compile(sides, torch.ones(2, 4), dynamic_shapes=({0: "rows", 1: Dim.AUTO},))
+
+
+def test_a_compiled_model_is_not_compiled_again():
+    model = disc.compile(linear := torch.nn.Linear(4, 3), torch.ones(2, 4))
+    x = torch.ones(2, 4)
+    calls = (
+        lambda: disc.compile(model, x),
+        lambda: disc.compile(model),
+        lambda: disc.aot_compile(model, x, output="x.so"),
+    )
+    for call in calls:
+        with pytest.raises(TypeError, match=r"compiled already: .*disc.compile\(model.module, \.\.\.\) \(DISC0201\)"):
+            call()
+    assert model.module is linear
+    with pytest.raises(TypeError, match=r"was called while another model that contains it is traced: .*model\.module"):
+        disc.compile(lambda x: model(x) + 1, torch.ones(2, 4))
+
+
+def test_parameters_without_values():
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)).to("meta")
+    for x in (torch.ones(2, 4), torch.ones(2, 4, device="meta")):
+        with pytest.raises(ValueError, match=r"on the meta device .*: 0\.weight, 0\.bias, 1\.weight and 1 more; load"):
+            disc.compile(model, x)
+
+
+def test_an_empty_list_of_examples():
+    with pytest.raises(ValueError, match="examples: the list is empty; expected one example or more"):
+        disc.compile(torch.nn.ReLU(), examples=[])

@@ -64,6 +64,37 @@ def test_an_example_outside_of_the_range():
         disc.compile(Wrong(), torch.randn(8, 24), dynamic_shapes=({0: torch.export.Dim("n", min=10)},))
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: disc.Options(threads="two"),
+        lambda: disc.Options(threads=-1),
+        lambda: disc.Options(opt_level=9),
+        lambda: disc.Options(stop_after="foo"),
+        lambda: disc.Options(precision="f16"),
+        lambda: disc.Options(code_cache=3),
+        lambda: disc.Options(pipeline=()),
+        lambda: disc.compile(Wrong(), torch.randn(8, 24), target="foo"),
+        lambda: disc.compile(Wrong(), torch.randn(8, 24), target="cuda-emulated:foo"),
+        lambda: disc.aot_compile(Wrong(), torch.randn(8, 24), output="x.so", emit="foo"),
+    ],
+)
+def test_wrong_settings_have_a_code(call):
+    with pytest.raises((TypeError, ValueError), match=r" \(DISC020[12]\)$") as caught:
+        call()
+    assert caught.value.code in ("DISC0201", "DISC0202")
+
+
+def test_an_index_out_of_range_has_a_code(tmp_path):
+    table = torch.nn.Embedding(50, 4)
+    model = disc.compile(table, (torch.tensor([1, 2]),), dynamic_shapes="auto")
+    model.save(tmp_path / "table.disc")
+    for run in (model, disc.load(tmp_path / "table.disc"), torch.compile(table, backend="disc")):
+        with pytest.raises(IndexError, match=r"embedding.*: index 50 is out of range .* \(DISC0107\)$"):
+            run(torch.tensor([50, 1, 3]))
+        torch.testing.assert_close(run(torch.tensor([4, 5])), table(torch.tensor([4, 5])))
+
+
 @pytest.mark.parametrize("error", examples(), ids=lambda error: type(error).__name__)
 def test_errors_survive_pickling(error):
     """Class, text, code and attributes: what another process raises is what the user sees."""
