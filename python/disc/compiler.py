@@ -273,12 +273,8 @@ def check_options(options: Any) -> Options:
 def check_arguments(
     model: Any, options: Any, args: Any = (), kwargs: Any = None, fixed: Mapping[str, Any] | None = None
 ) -> tuple[Any, Sequence[Any], Mapping[str, Any] | None, Options]:
-<<<<<<< HEAD
     """The model, with a callable as a module, its arguments and the options; TypeError if one has another type."""
-=======
-    """The model, with a callable as a module, its arguments and the options; TypeError if one is none of its kind."""
     check_not_compiled(model)
->>>>>>> ac4e8dee1ae7c13dc00aa2f8ed5ecba1715e47a3
     module = as_module(model)
     if module is not None or isinstance(model, ExportedProgram):
         if isinstance(args, torch.Tensor):

@@ -171,8 +171,10 @@ def _spread(value: Any, spec: Any, names: _Names, where: str) -> Any:
     if parts is not None and isinstance(spec, (list, tuple)):
         if len(parts) != len(spec):
             raise ArgumentValueError(f"dynamic_shapes: {where}: expected {len(parts)} specs, got {len(spec)}")
-        kind = type(spec)._make if records.is_named_tuple(spec) else type(spec) if type(spec) is list else tuple
-        return kind(_spread(x, s, names, f"{where}[{i}]") for i, (x, s) in enumerate(zip(parts, spec, strict=True)))
+        found = [_spread(x, s, names, f"{where}[{i}]") for i, (x, s) in enumerate(zip(parts, spec, strict=True))]
+        if records.is_named_tuple(spec):
+            return type(spec)(*found)
+        return found if type(spec) is list else tuple(found)
     return spec
 
 

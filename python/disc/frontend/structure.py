@@ -7,12 +7,9 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-<<<<<<< HEAD
 import torch
 
-=======
 from ..suggestions import suggesting
->>>>>>> ac4e8dee1ae7c13dc00aa2f8ed5ecba1715e47a3
 from ..torch_compat.pytree import SUPPORTED_NODES, TreeSpec
 from .argument_paths import positional_names
 

@@ -266,5 +266,7 @@ def test_a_folder_without_a_saved_model(tmp_path):
     with pytest.raises(OSError, match=r"causal_lm.json"):
         disc.hf.load_causal_lm(tmp_path)
     (tmp_path / "causal_lm.json").write_text('{"architecture": "NoSuchLM", "max_length": 9, "layers": []}')
-    with pytest.raises(disc.LibraryError, match=r"causal_lm.json: not the description of a causal language model .*NoSuchLM"):
+    with pytest.raises(
+        disc.LibraryError, match=r"causal_lm.json: not the description of a causal language model .*NoSuchLM"
+    ):
         disc.hf.load_causal_lm(tmp_path)
