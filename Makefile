@@ -12,11 +12,12 @@ build: setup
 setup:
 	@scripts/setup.sh
 
-# Wheels that need no LLVM and no compiler, in dist/: one for each interpreter of PYTHONS, compiled in build-wheel.
+# Wheels that need no LLVM and no compiler, in dist/: one for each interpreter of PYTHONS, compiled in build-wheel. For
+# AArch64, compiled on this machine for Python 3.11: `make wheel MACHINE=aarch64`.
 PYTHONS ?= python3
 wheel:
 	@scripts/setup.sh packages
-	@scripts/wheel.sh $(PYTHONS)
+	@$(if $(MACHINE),MACHINE=$(MACHINE)) scripts/wheel.sh $(PYTHONS)
 
 # Installs a wheel of dist/ on a minimal Debian 12 without a compiler, and compiles MiniLM there: minutes.
 test-wheel:

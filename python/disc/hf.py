@@ -588,7 +588,7 @@ class CausalLM:
         return {key.removeprefix(_PREFIX): value for key, value in self.compiled.state_dict().items()}
 
     def load_state_dict(self, state_dict: Mapping[str, torch.Tensor], strict: bool = True) -> Any:
-        """Copies values to the parameters and buffers, which the next call uses; see :meth:`disc.Model.load_state_dict`."""
+        """Copies values to the parameters and buffers, as :meth:`disc.Model.load_state_dict` does."""
         return self.compiled.load_state_dict({_PREFIX + key: value for key, value in state_dict.items()}, strict)
 
     def save(self, path: str | os.PathLike[str]) -> None:

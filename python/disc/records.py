@@ -1,5 +1,6 @@
-"""Dataclasses and named tuples as arguments and results. Dataclasses are pytree nodes with a leaf for each field that is
-not None.
+"""Dataclasses and named tuples as arguments and results.
+
+Dataclasses are pytree nodes with a leaf for each field that is not None.
 
 PyTorch wants ``torch.export.register_dataclass`` for each class. DISC registers those that it sees in an example, and
 those that a model returns while it is traced.

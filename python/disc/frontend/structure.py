@@ -93,7 +93,7 @@ def plain(value: Any) -> Any:
 
 
 def ordered(value: Any, spec: TreeSpec) -> Any:
-    """``value`` with the keys of its dicts in the order of ``spec``, where they are the same keys, and sizes as tuples."""
+    """``value`` with the keys of its dicts in the order of ``spec``, where they are the same keys; sizes as tuples."""
     if spec.type is dict and isinstance(value, Mapping) and set(value) == set(spec.context):
         return {key: ordered(value[key], spec.child(i)) for i, key in enumerate(spec.context)}
     if spec.type is tuple and type(value) is torch.Size:

@@ -202,8 +202,8 @@ class Procedure:
         first = known.value if isinstance(known, _Kept) else known.whole if isinstance(known, _Parts) else None
         what = described(first) if first is not None else f"a {known.dtype} of {len(known.dims)} dims"
         raise self._site.refuse(
-            f"{self._text} returns {what} in one place and {described(value)} in another: it must return one kind of value,"
-            " of one dtype and rank"
+            f"{self._text} returns {what} in one place and {described(value)} in another: it must return one kind of"
+            " value, of one dtype and rank"
         )
 
     def _widened_tensor(self, known: _Tensor, value: Tensor) -> tuple[_Tensor, bool]:
