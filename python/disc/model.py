@@ -457,12 +457,13 @@ class Model:
         if problem is not None:
             raise CallError(problem)
 
-    def _constant_arguments(self) -> set[str]:
-        """The arguments that are one constant of the compiled model."""
+    def _plain_arguments(self) -> set[str]:
+        """The arguments that are one constant of the compiled model, or one number that it takes."""
         args, kwargs = self._program.in_spec.children()
+        numbers = {given.leaf for given in self._program.inputs if given.is_number}
         names, leaf = set(), 0
         for name, spec in zip(self._argument_names(), [*args.children(), *kwargs.children()], strict=True):
-            if spec.is_leaf() and leaf in self._program.constants:
+            if spec.is_leaf() and (leaf in self._program.constants or leaf in numbers):
                 names.add(name)
             leaf += spec.num_leaves
         return names
@@ -487,10 +488,10 @@ class Model:
             return None
         names = [*positional, *(self._program.in_spec.child(1).context or ())]
         defaults = {name: p.default for name, p in parameters.items() if p.default is not p.empty}
-        constants = self._constant_arguments()
+        plain = self._plain_arguments()
         for name in names:
             if name not in given:
-                if name not in defaults or name not in constants:
+                if name not in defaults or name not in plain:
                     return None
                 given[name] = defaults[name]
         # What the example did not have has its default in the compiled model.

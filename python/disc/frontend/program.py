@@ -215,7 +215,8 @@ def _number(name: str, value: Any, dtype: torch.dtype) -> torch.Tensor:
     if isinstance(value, bool) or not isinstance(value, kind):
         # An int is no float: x * 2 and x * 2.0 are of different dtypes if x has integers.
         expected = "a float" if kind is float else "an int"
-        raise errors.InputTypeError(f"input {name!r}: expected {expected}, got {type(value).__name__}")
+        advice = f"; pass {float(value)!r}" if kind is float and type(value) is int and abs(value) < 2**53 else ""
+        raise errors.InputTypeError(f"input {name!r}: expected {expected}, got {type(value).__name__}{advice}")
     return torch.tensor(value, dtype=dtype)
 
 

@@ -285,3 +285,21 @@ def test_complex_arguments_and_results():
         model(x, torch.randn(5, 2).numpy(), 3)
     with pytest.raises(TypeError, match="input 'times': expected an int, got float"):
         model(x, turns, 3.0)
+
+
+def test_left_out_arguments_have_their_defaults():
+    """Those of numbers that are inputs, or constants of the compiled model, whose value the example gave."""
+
+    def scaled(x, scale: float = 1.0, *, up: bool = True):
+        return (x * scale).relu() if up else x * scale
+
+    x = torch.randn(3, 4)
+    model = disc.compile(scaled, (x, 2.0), {"up": True}, dynamic_shapes={"x": {0: "n"}, "scale": None, "up": None})
+    for n in (1, 5, 2):
+        x = torch.randn(n, 4)
+        for args, kwargs in (((x,), {}), ((x, 0.5), {}), ((x,), {"scale": 3.0}), ((x,), {"up": True})):
+            torch.testing.assert_close(model(*args, **kwargs), scaled(*args, **kwargs))
+    with pytest.raises(TypeError, match=r"'scale': expected a float, got int; pass 3\.0"):
+        model(x, 3)
+    with pytest.raises(TypeError, match="'up' was True"):
+        model(x, up=False)
