@@ -310,7 +310,11 @@ class ExtentBuilder:
             number = ir.IntegerAttr(op.attributes["value"]).value
             return number, number
         join = _BOUNDS.get(op.name)
-        return join(*(self._between(x, depth - 1) for x in op.operands)) if join else (-math.inf, math.inf)
+        low, high = join(*(self._between(x, depth - 1) for x in op.operands)) if join else (-math.inf, math.inf)
+        distance = _of_limited(op)
+        if distance is None:
+            return low, high
+        return max(low, min(distance, 0)), min(high, max(distance, 0))
 
     def _combine(self, expr: sympy.Expr, args: Sequence[Extent]) -> Extent | None:
         if isinstance(expr, sympy.Add):
@@ -336,3 +340,36 @@ class ExtentBuilder:
                     best = fold(best, arg)
                 return best
         return None
+
+
+def _of_limited(op: ir.Operation) -> int | None:
+    """The number k where ``op`` is ``min(a + k, c) - min(a, c)``, as the length of ``x[:, a : a + k]`` is: it is between 0
+    and k, whatever a and c are."""
+    if op.name != "arith.addi":
+        return None
+    for stop, negated in (tuple(op.operands), tuple(op.operands)[::-1]):
+        start = _operands(negated, "arith.muli")
+        numbers = [x for x in start if _number_of(x) == -1]
+        if not numbers:
+            continue
+        (start_value,) = [x for x in start if x != numbers[0]] or [None]
+        stops, starts = _operands(stop, "arith.minsi"), _operands(start_value, "arith.minsi")
+        for common in stops:
+            if common in starts and len(stops) == len(starts) == 2:
+                end, begin = (next((x for x in pair if x != common), common) for pair in (stops, starts))
+                parts = _operands(end, "arith.addi")
+                found = [_number_of(x) for x in parts if x != begin]
+                if begin in parts and len(found) == 1 and found[0] is not None:
+                    return found[0]
+    return None
+
+
+def _operands(value: Any, name: str) -> list[ir.Value]:
+    """The operands of the operation that computes ``value``, if it is of this name."""
+    op = getattr(getattr(value, "owner", None), "operation", None)
+    return list(op.operands) if op is not None and op.name == name else []
+
+
+def _number_of(value: ir.Value) -> int | None:
+    op = getattr(value.owner, "operation", None)
+    return ir.IntegerAttr(op.attributes["value"]).value if op is not None and op.name == "arith.constant" else None

@@ -535,3 +535,18 @@ def test_sizes_as_numbers():
     for n in (6, 5, 1, 2, 60, 17):
         x = torch.randn(n, 3)
         torch.testing.assert_close(model(x), numbers(x))
+
+
+@pytest.mark.parametrize("shapes", ["auto", ({0: "n", 1: "n"},)])
+def test_a_column_for_each_row(shapes):
+    """The loop is as long as dim 0, and slices dim 1: that the slice has one column is known of no symbol's range."""
+
+    def shortest(d):
+        for k in range(d.shape[0]):
+            d = torch.minimum(d, d[:, k : k + 1] + d[k : k + 1])
+        return d
+
+    model = disc.compile(shortest, (torch.rand(5, 5),), dynamic_shapes=shapes)
+    for n in (1, 2, 7, 5, 3):
+        d = torch.rand(n, n)
+        torch.testing.assert_close(model(d), shortest(d), rtol=0, atol=0)
