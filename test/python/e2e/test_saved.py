@@ -163,7 +163,8 @@ def test_state_of_a_temporary_module(tmp_path):
     model.save(tmp_path / "net.disc")
     args = inputs(5)
     for compiled in (model, copy.deepcopy(model), disc.load(tmp_path / "net.disc")):
-        assert compiled.state_dict().keys() == values.keys()
+        # A file has what the compiled model uses.
+        assert {"layer.weight", "norm.running_mean"} <= compiled.state_dict().keys() <= values.keys()
         torch.testing.assert_close(
             compiled(*args, scale=0.5, double=True)["y"], other(*args, scale=0.5)["y"], atol=1e-5, rtol=1e-5
         )
