@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from .model import Model
     from .quantization import quantize
     from .reporting import report
+    from .training import TrainingStep, compile_training
+    from .training_library import aot_compile_training
     from .trees import flatten_tree
 
 __version__ = "0.1.1"

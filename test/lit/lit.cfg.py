@@ -1,7 +1,7 @@
 """lit configuration: `lit -Dbuild=<CMake build folder> test/lit` (default build/)."""
 
 # ruff: noqa: F821  (lit defines `config` and `lit_config`)
-import importlib.util
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -36,10 +36,8 @@ for name, tool in {
 
 # The passes that make device images, as they are when models are compiled: %nvvm-passes and %rocdl-passes stop before
 # images; %ptx and %isa print the text of one architecture.
-spec = importlib.util.spec_from_file_location("disc_pipeline", root / "python/disc/pipeline.py")
-pipeline = importlib.util.module_from_spec(spec)
-sys.modules[spec.name] = pipeline
-spec.loader.exec_module(pipeline)
+sys.path.insert(0, str(root / "python"))
+pipeline = importlib.import_module("disc.pipeline")
 unescape = r"sed -e 's/\\0A/\n/g' -e 's/\\09/\t/g' -e 's/\\22/\d34/g'"
 for device, name, text, options in (
     ("cuda", "nvvm", "%ptx", "cubin=false arch=sm_80"),
@@ -49,9 +47,7 @@ for device, name, text, options in (
     image = f"{','.join(lower)},{serialize}{{{options}}}"
     config.substitutions.append((f"%{name}-passes", ",".join(lower)))
     config.substitutions.append((text, f"{disc_opt} --pass-pipeline='builtin.module({image})' %s | {unescape}"))
-toolchain_spec = importlib.util.spec_from_file_location("disc_toolchain", root / "python/disc/toolchain.py")
-toolchain = importlib.util.module_from_spec(toolchain_spec)
-toolchain_spec.loader.exec_module(toolchain)
+toolchain = importlib.import_module("disc.toolchain")
 if ptxas := toolchain.find_ptxas():
     config.available_features.add("ptxas")
     config.substitutions.append(("%{ptxas}", ptxas))

@@ -343,8 +343,10 @@ class ExtentBuilder:
 
 
 def _of_limited(op: ir.Operation) -> int | None:
-    """The number k where ``op`` is ``min(a + k, c) - min(a, c)``, as the length of ``x[:, a : a + k]`` is: it is between 0
-    and k, whatever a and c are."""
+    """The number k where ``op`` is ``min(a + k, c) - min(a, c)``, as the length of ``x[:, a : a + k]`` is.
+
+    It is between 0 and k, whatever a and c are.
+    """
     if op.name != "arith.addi":
         return None
     for stop, negated in (tuple(op.operands), tuple(op.operands)[::-1]):
