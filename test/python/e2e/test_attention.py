@@ -253,3 +253,17 @@ def test_attention_of_gpus(kind):
         )
         tolerance = 1e-6 if kind == "efficient" else 2e-3
         torch.testing.assert_close(model(q, k, v).double(), wanted, rtol=tolerance, atol=tolerance)
+
+
+def test_rows_without_a_softmax():
+    """Of rows that are all -inf _safe_softmax makes zeros; those with NaN or inf are NaN."""
+
+    def safe(x):
+        return torch.ops.aten._safe_softmax.default(x, dim=1)
+
+    model = disc.compile(safe, (torch.rand(8, 4),), dynamic_shapes=({0: "rows", 1: "columns"},))
+    for rows, columns in ((5, 4), (6, 1), (5, 37)):
+        x = torch.randn(rows, columns)
+        x[0, 0], x[1], x[2], x[3, -1] = torch.nan, -torch.inf, torch.nan, torch.inf
+        x[4, 0] = -torch.inf
+        torch.testing.assert_close(model(x), safe(x), equal_nan=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,14 +20,15 @@ from .reduction import centred_moments
 @lowers("torch.aten.softmax.int", "torch.aten._softmax", "torch.aten._safe_softmax")
 def softmax(b: Builder, x: Tensor, dim: int, *_: Any) -> Tensor:
     """e^(x - max) / sum of it, along ``dim``."""
-    exps, total, axis = _exponentials(b, _softmax_input(b, x), dim)
-    safe = b.op_name == "torch.aten._safe_softmax"
+    exps, total, top, axis = _exponentials(b, _softmax_input(b, x), dim)
+    if b.op_name != "torch.aten._safe_softmax":
+        return b.along(exps, axis, b.out.dtype, [total], lambda e, s: e / s)
 
-    def fn(e: Elem, s: Elem) -> Elem:
-        # A row of -inf has e = NaN; _safe_softmax makes it zeros.
-        return scalar.select(e.ne(e), scalar.constant(0, e.dtype), e / s) if safe else e / s
+    def fn(e: Elem, s: Elem, m: Elem) -> Elem:
+        # _safe_softmax makes zeros of a row of -inf. Other rows without a softmax, those with NaN or inf, stay NaN.
+        return scalar.select(m.eq(-math.inf), scalar.constant(0, e.dtype), e / s)
 
-    return b.along(exps, axis, b.out.dtype, [total], fn)
+    return b.along(exps, axis, b.out.dtype, [total, top], fn)
 
 
 @lowers("torch.aten.log_softmax.int", "torch.aten._log_softmax")
@@ -57,13 +59,14 @@ def _row_max(b: Builder, x: Tensor, axis: list[int], compute: torch.dtype) -> Te
     )
 
 
-def _exponentials(b: Builder, x: Tensor, dim: int) -> tuple[Tensor, Tensor, list[int]]:
+def _exponentials(b: Builder, x: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor, list[int]]:
+    """e^(x - max), its sums, the maxima, and the dims that were summed over."""
     compute = dtypes.opmath(x.dtype)
     axis = [normalize_dim(dim, x.rank)] if x.rank else []
     top = _row_max(b, x, axis, compute)
     exps = b.along(x, axis, compute, [top], lambda x, m: scalar.exp(x.to(compute) - m))
     total = b.reduce([exps], axis, compute, 0, lambda acc, e: acc + e)
-    return exps, total, axis
+    return exps, total, top, axis
 
 
 @lowers("torch.aten.layer_norm")
