@@ -23,10 +23,11 @@ from __future__ import annotations
 import copy
 import dataclasses
 import operator
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
+import sympy
 import torch
 import torch.fx.traceback as fx_traceback
 from torch.export import ExportedProgram
@@ -43,7 +44,7 @@ from ..torch_compat.operators import (
 )
 from ..torch_compat.symbols import free_symbols, statically_known_true
 from ..torch_compat.tracing import FakeTensor, FakeTensorMode, enable_python_dispatcher, make_fx
-from . import markers
+from . import facts, markers
 from .decompositions import decomposition_table, lowers_as_it_is, trains
 
 _BEGINS = (markers.branch_begin, markers.loop_begin, markers.procedure_begin)
@@ -392,14 +393,57 @@ def _check_regions(graph: Graph) -> None:
 def _decompose_nodes(graph: Graph) -> None:
     if any(node.op == "get_attr" or _needs_tracing(node.target) for node in graph.nodes):
         raise _Declined
-    open_nodes = [node for node in graph.nodes if node.op == "call_function" and not _is_kept(node)]
+    open_nodes = {n: f for n, f in _holding(graph).items() if n.op == "call_function" and not _is_kept(n)}
     if not open_nodes:
         return
     kept, table = split_decomposition_table(decomposition_table())
     # It touches every composite operation of PyTorch, so it is entered once and not for each node.
     with override_composite_implicit_decomp(kept):
-        for node in open_nodes:
-            _decompose_node(node, table)
+        for node, holding in open_nodes.items():
+            with _assumed(holding, node):
+                _decompose_node(node, table)
+
+
+def _holding(graph: Graph) -> dict[Node, list[Any]]:
+    """The conditions of the branches that each node is in."""
+    found: dict[Node, list[Any]] = {}
+    branches: list[list[Any]] = []
+    for node in graph.nodes:
+        if node.target is markers.branch_begin:
+            branches.append([])
+        elif node.target is markers.branch_else:
+            branches[-1] = []
+        elif node.target is markers.branch_end:
+            branches.pop()
+        elif node.target is markers.branch_fact:
+            _, kind, value = node.args
+            known = value.meta.get("val") if isinstance(value, Node) else value
+            if isinstance(known, torch.SymInt):
+                branches[-1].append((sympy.Ge, sympy.Eq, sympy.Ne)[kind](known.node.expr, 0))
+        found[node] = [fact for branch in branches for fact in branch]
+    return found
+
+
+@contextmanager
+def _assumed(holding: Sequence[Any], node: Node) -> Iterator[None]:
+    """While it is active, conditions hold: what the decomposition of ``node`` asks of them is no condition of the whole
+    program."""
+    mode = _mode_of(node)
+    if not holding or mode is None or mode.shape_env is None:
+        yield
+        return
+    known = facts.Facts(mode.shape_env)
+    try:
+        with mode:
+            for fact in holding:
+                facts.assume(fact)
+        yield
+    finally:
+        known.restore()
+
+
+def _mode_of(node: Node) -> FakeTensorMode | None:
+    return next((v.fake_mode for v in pytree.tree_leaves(node.meta.get("val")) if isinstance(v, FakeTensor)), None)
 
 
 def _needs_tracing(target: Any) -> bool:
@@ -420,7 +464,7 @@ def _decompose_node(node: Node, table: _Table) -> None:
     leaves, spec = pytree.tree_flatten((node.args, node.kwargs))
     nodes = list(dict.fromkeys(leaf for leaf in leaves if isinstance(leaf, Node)))
     values = [n.meta.get("val") for n in nodes]
-    mode = next((v.fake_mode for v in pytree.tree_leaves(node.meta.get("val")) if isinstance(v, FakeTensor)), None)
+    mode = _mode_of(node)
     if mode is None or not all(isinstance(v, (FakeTensor, torch.SymInt)) for v in values):
         raise _Declined
 

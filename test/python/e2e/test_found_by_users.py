@@ -550,3 +550,22 @@ def test_a_column_for_each_row(shapes):
     for n in (1, 2, 7, 5, 3):
         d = torch.rand(n, n)
         torch.testing.assert_close(model(d), shortest(d), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("shapes", ["auto", ({0: "n", 1: "m"},)])
+def test_what_a_branch_asks_of_sizes_holds_there_alone(shapes):
+    """hsplit asks for an even size, in a side that only even sizes take."""
+
+    def halves(x):
+        return torch.hsplit(x, 2) if x.shape[1] % 2 == 0 else (x, x)
+
+    def half(x):
+        return torch.hsplit(x, 2)[0] * 2 if x.shape[1] % 2 == 0 else x
+
+    for function in (halves, half):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model = disc.compile(function, torch.rand(5, 6), dynamic_shapes=shapes)
+        for shape in ((2, 4), (2, 5), (1, 1), (3, 2), (4, 17)):
+            x = torch.rand(shape)
+            torch.testing.assert_close(model(x), function(x), rtol=0, atol=0)

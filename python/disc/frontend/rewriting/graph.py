@@ -90,11 +90,17 @@ def without_left_hooks() -> Iterator[None]:
 
 
 @contextmanager
-def tried() -> Iterator[None]:
-    """What runs inside leaves no trace in the graph, and none in what is known of symbols."""
+def tried(holding: Iterable[Any] = ()) -> Iterator[None]:
+    """What runs inside leaves no trace in the graph, and none in what is known of symbols.
+
+    ``holding``: facts that hold there, so that PyTorch's checks of the same make no guards.
+    """
     env = environment()
     known, guards = facts.Facts(env), list(env.guards)
     try:
+        for fact in holding:
+            if isinstance(fact, sympy.core.relational.Relational):
+                facts.assume(fact)
         with unnoticed(), disable_proxy_modes_tracing(), env.ignore_fresh_unbacked_symbols():
             yield
     finally:

@@ -38,7 +38,7 @@ def always(
         if not facts:
             continue
         before = get()
-        other, this = (_left(sides[n], get, put, heap) for n in (1 - side, side))
+        other, this = (_left(sides[n], get, put, heap, implied(pred)[n]) for n in (1 - side, side))
         if other is None or this is None or any(a is not b for a, b in zip(other, before, strict=True)):
             continue
         pairs = [pair for name, *pair in zip(names, before, this, strict=True) if name in needed]
@@ -61,7 +61,7 @@ def with_elements(
         facts = [fact for fact in implied(pred)[1 - side] if _zeros(fact)]
         if not facts:
             continue
-        other, this = (_left(sides[n], get, put, heap) for n in (1 - side, side))
+        other, this = (_left(sides[n], get, put, heap, implied(pred)[n]) for n in (1 - side, side))
         if other is None or this is None:
             continue
         for name, a, b in zip(names, other, this, strict=True):
@@ -102,11 +102,15 @@ def _is_zero(size: Any, facts: Sequence[Any]) -> bool:
 
 
 def _left(
-    side: Callable[[], Any], get: Callable[[], tuple[Any, ...]], put: Callable[[tuple[Any, ...]], Any], heap: Heap
+    side: Callable[[], Any],
+    get: Callable[[], tuple[Any, ...]],
+    put: Callable[[tuple[Any, ...]], Any],
+    heap: Heap,
+    holding: Sequence[Any],
 ) -> tuple[Any, ...] | None:
-    """What a side leaves in the variables, if it does nothing else."""
+    """What a side leaves in the variables, if it does nothing else; ``holding`` is what holds there."""
     before = get()
-    with graph.tried():
+    with graph.tried(holding):
         region = Region(torch.clone, "a side of a branch", None)
         try:
             with region:
