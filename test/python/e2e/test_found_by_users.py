@@ -1,5 +1,7 @@
 """Programs of users that failed once, said in the fewest words; each compares with eager PyTorch."""
 
+import warnings
+
 import pytest
 import torch
 from torch import Tensor, nn
