@@ -310,9 +310,11 @@ def _histogram_of_edges(
 
 
 def _window(shape: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """torch.hann_window and its like: ``shape`` of places from 0 to 1."""
+    """torch.hann_window and its like: ``shape`` of places from 0 to 1, and 1 for a single place."""
 
     def window(length: int, periodic: bool = True, *, dtype: torch.dtype | None = None, **_: Any) -> torch.Tensor:
+        if statically_known_true(length == 1):
+            return torch.ones(1, dtype=dtype or torch.get_default_dtype())
         steps = length if periodic else length - 1
         return shape(torch.arange(length, dtype=dtype or torch.get_default_dtype()) / max(steps, 1))
 

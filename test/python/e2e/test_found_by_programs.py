@@ -179,3 +179,18 @@ def test_a_diagonal_of_a_length_that_export_fixes() -> None:
         torch.testing.assert_close(model(x), x.diagonal(-1, 0, 1))
     with pytest.raises(disc.ShapeError, match=r"diagonal: the length differs"):
         model(torch.randn(2, 0))
+
+
+@pytest.mark.parametrize("periodic", [True, False])
+@pytest.mark.parametrize("name", ["hann", "hamming", "blackman", "bartlett"])
+def test_windows_of_one_place(name, periodic):
+    def windowed(x):
+        return getattr(torch, f"{name}_window")(x.shape[0], periodic=periodic) * x
+
+    for size in (1, 2, 6):
+        x = torch.randn(size)
+        torch.testing.assert_close(disc.compile(windowed, (x,))(x), windowed(x), rtol=1e-5, atol=1e-6)
+    model = disc.compile(windowed, (torch.randn(6),), dynamic_shapes=({0: "n"},))
+    for size in (1, 2, 5, 17):
+        x = torch.randn(size)
+        torch.testing.assert_close(model(x), windowed(x), rtol=1e-5, atol=1e-6)
