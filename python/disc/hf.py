@@ -139,6 +139,8 @@ def load_causal_lm(path: str | os.PathLike[str], *, threads: int | None = None, 
     try:
         content = json.loads((folder / _CONTENT_FILE).read_text())
         max_length, kind = content["max_length"], getattr(transformers, content["architecture"])
+        if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
+            raise ValueError(f"{content['architecture']} is not a model of transformers")
         shapes = [[(part["shape"], getattr(torch, part["dtype"])) for part in layer] for layer in content["layers"]]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise LibraryError(
@@ -151,7 +153,8 @@ def load_causal_lm(path: str | os.PathLike[str], *, threads: int | None = None, 
     with torch.device("meta"):
         model = kind(config).eval()
     weights = {key.removeprefix(_PREFIX): value for key, value in compiled.state_dict().items()}
-    model.load_state_dict(weights, assign=True)
+    # The file has what the compiled code uses: no unused parameters, and codes of quantised ones.
+    model.load_state_dict(weights, strict=False, assign=True)
     model.tie_weights()
     if (folder / "generation_config.json").exists():
         model.generation_config = transformers.GenerationConfig.from_pretrained(folder)

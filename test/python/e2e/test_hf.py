@@ -265,8 +265,8 @@ def test_saved_and_loaded(pair, tmp_path):
 def test_a_folder_without_a_saved_model(tmp_path):
     with pytest.raises(OSError, match=r"causal_lm.json"):
         disc.hf.load_causal_lm(tmp_path)
-    (tmp_path / "causal_lm.json").write_text('{"architecture": "NoSuchLM", "max_length": 9, "layers": []}')
-    with pytest.raises(
-        disc.LibraryError, match=r"causal_lm.json: not the description of a causal language model .*NoSuchLM"
-    ):
-        disc.hf.load_causal_lm(tmp_path)
+    for name in ("NoSuchLM", "pipeline", "AutoConfig"):
+        (tmp_path / "causal_lm.json").write_text(f'{{"architecture": "{name}", "max_length": 9, "layers": []}}')
+        text = rf"causal_lm.json: not the description of a causal language model .*{name}"
+        with pytest.raises(disc.LibraryError, match=text):
+            disc.hf.load_causal_lm(tmp_path)
