@@ -45,7 +45,7 @@ static LogicalResult verifyProcedure(Operation *op, Attribute attribute) {
   return success();
 }
 
-/// (T35). The memory stage keeps the attribute on what a procedure becomes, which has no result types.
+/// (T35). The memory stage turns procedures into operations without result types, which keep the attribute.
 static LogicalResult verifyGiven(Operation *op, Attribute attribute) {
   auto numbers = dyn_cast<DenseI64ArrayAttr>(attribute);
   auto isPlace = [&](int64_t result, int64_t dim) {
@@ -93,11 +93,11 @@ LogicalResult PermuteOp::verify() {
   llvm::SmallBitVector seen(source.getRank());
   for (int64_t p : perm)
     if (p < 0 || p >= source.getRank() || seen.test(p))
-      return emitOpError("permutation is not one of the source's dimensions (T1)");
+      return emitOpError("permutation must name each source dimension once (T1)");
     else
       seen.set(p);
   if (!seen.all())
-    return emitOpError("permutation is not one of the source's dimensions (T1)");
+    return emitOpError("permutation must name each source dimension once (T1)");
   if (result.getRank() != source.getRank() || result.getElementType() != source.getElementType())
     return emitOpError("result type does not match the permuted source (T2)");
   for (auto [i, p] : llvm::enumerate(perm))
@@ -136,7 +136,7 @@ LogicalResult BroadcastOp::verify() {
   for (size_t i = 0; ok && i < dims.size(); ++i)
     ok = dims[i] >= 0 && dims[i] < result.getRank() && (i == 0 || dims[i] > dims[i - 1]);
   if (!ok)
-    return emitOpError("dims must give each source dimension an increasing result dimension (T5)");
+    return emitOpError("dims must map the source dimensions to increasing result dimensions (T5)");
   if (failed(verifySizes(*this, getSizes(), result, "(T6)")))
     return failure();
   for (auto [j, d] : llvm::enumerate(dims))
@@ -233,15 +233,16 @@ LogicalResult CallFunctionOp::verify() {
     return emitOpError() << "has " << getSizes().size() << " sizes for " << dynamic
                          << " dynamic extents of its results (T16)";
   if (getFunction().empty() || !llvm::all_of(getFunction(), [](char c) { return llvm::isAlnum(c) || c == '_'; }))
-    return emitOpError() << "calls '" << getFunction() << "', which is no identifier (T17)";
+    return emitOpError() << "calls '" << getFunction() << "', which is not an identifier (T17)";
   if (getOutputs().empty())
     return emitOpError("has no result (T18)");
   if (getInPlace() && (getInputs().empty() || getInputs()[0].getType() != getOutputs()[0].getType()))
-    return emitOpError("is in place, but its first operand is not of its first result's type (T19)");
+    return emitOpError("is in place, so its first operand must have the type of its first result (T19)");
   if (getOrdered()) {
     auto last = cast<RankedTensorType>(getOutputs().back().getType());
     if (!getOnDevice() || getOutputs().size() < 2 || last.getRank() != 1 || !last.getElementType().isInteger(64))
-      return emitOpError("is in order, but not on a device with memory for that as its last result (T33)");
+      return emitOpError(
+          "is ordered, so it must be on a device, and its last of two or more results a vector of i64 (T33)");
   }
   return success();
 }
@@ -262,7 +263,7 @@ template <typename RightOp> static LogicalResult verifyRoles(RightOp op, RankedT
   return success();
 }
 
-/// Panels and what they hold.
+/// Checks the panel's width and the roles of the dimensions.
 template <typename PanelOp> static LogicalResult verifyPanelDims(PanelOp op, RankedTensorType type, StringRef label) {
   constexpr int64_t kWidest = 1024;
   if (op.getPanel() < 1 || op.getPanel() > kWidest)
@@ -271,7 +272,7 @@ template <typename PanelOp> static LogicalResult verifyPanelDims(PanelOp op, Ran
   return verifyRoles(op, type, label);
 }
 
-/// `matrix` is what the panels hold.
+/// `matrix` is the type of the matrix that the panels contain.
 template <typename PanelOp>
 static LogicalResult verifyNibbles(PanelOp op, RankedTensorType panels, RankedTensorType matrix) {
   int64_t depth = 1;
@@ -313,7 +314,7 @@ LogicalResult UnpackOp::verify() {
   if (!panels.getElementType().isInteger(getNibbles() ? 32 : 8) ||
       !isa<FloatType>(tensorType(getResult()).getElementType()) || !fits(getScales()) ||
       (getZeros() && (!fits(getZeros()) || getZeros().getType() != getScales().getType())))
-    return emitOpError("has scales or zeros of another shape or type than its panels need (T37)");
+    return emitOpError("needs scales and zeros whose shapes and types fit its panels (T37)");
   return success();
 }
 
@@ -333,7 +334,7 @@ LogicalResult UnpackFragmentsOp::verify() {
   if (getBits() != 4 && getBits() != 8)
     return emitOpError("needs codes of 4 or 8 bits (T39)");
   if (!matrix.hasStaticShape() || !isa<FloatType>(matrix.getElementType()))
-    return emitOpError("results in floats of a static shape (T39)");
+    return emitOpError("must result in floats with a static shape (T39)");
   SmallVector<int64_t> batch;
   for (int64_t d : getBatchDims())
     batch.push_back(matrix.getDimSize(d));
@@ -345,7 +346,7 @@ LogicalResult UnpackFragmentsOp::verify() {
   Type f32 = Float32Type::get(getContext());
   if (codes != RankedTensorType::get(shape, IntegerType::get(getContext(), 32)) ||
       scalesType != RankedTensorType::get(scales, f32) || (getZeros() && getZeros().getType() != scalesType))
-    return emitOpError("has codes, scales or zeros of another shape or type than the result needs (T39)");
+    return emitOpError("needs codes, scales and zeros whose shapes and types fit the result (T39)");
   int64_t groups = getGroups();
   if (groups < 1 || (groups > 1 && depth % (32 * groups) != 0))
     return emitOpError("needs one group, or groups of a multiple of 32 values of k (T39)");
@@ -393,13 +394,13 @@ LogicalResult LoopOp::verify() {
   if (!ok)
     return emitOpError("the values of a step do not fit the results (T32)");
   if ((getCondition() && !isCondition(getCondition())) || (next.getCondition() && !isCondition(next.getCondition())))
-    return emitOpError("a condition is no tensor<i1> (T24)");
+    return emitOpError("a condition must be a tensor<i1> (T24)");
   size_t symbols = getSymbols().size();
   if (getLastSymbols().size() != symbols || getSizes().size() != symbols || next.getSizes().size() != symbols)
-    return emitOpError("symbols and sizes are not equally many (T25)");
+    return emitOpError("the numbers of symbols and sizes differ (T25)");
   if ((!getCount() && !getCondition()) || !getCondition() != !next.getCondition() ||
       (getReverse() && (!getCount() || getCondition())))
-    return emitOpError("what ends the loop is not clear (T27)");
+    return emitOpError("needs a count, or conditions before and in the body; a reverse loop needs only a count (T27)");
   return success();
 }
 
@@ -440,10 +441,10 @@ TensorYieldOp BranchOp::getYield(unsigned side) {
 
 LogicalResult BranchOp::verify() {
   if (!isCondition(getCondition()))
-    return emitOpError("the condition is no tensor<i1> (T24)");
+    return emitOpError("the condition must be a tensor<i1> (T24)");
   for (unsigned side : {0, 1}) {
     if (getYield(side).getSizes().size() != getSymbols().size())
-      return emitOpError("symbols and sizes are not equally many (T25)");
+      return emitOpError("the numbers of symbols and sizes differ (T25)");
     if (getYield(side).getValues().getTypes() != getResultTypes())
       return emitOpError("the values of a region do not have the types of the results (T26)");
   }

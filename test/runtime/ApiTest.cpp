@@ -451,7 +451,7 @@ TEST(callersParallelFor) {
   CHECK(computes(64));
   callers.mode = Callers::Forgetful;
   CHECK(!computes(64));
-  CHECK_TEXT(disc_last_error(), "parallel_for was to run 3 ranges once each, and ran 2");
+  CHECK_TEXT(disc_last_error(), "parallel_for must run each of 3 ranges once, but ran 2");
   callers.mode = Callers::Beyond;
   CHECK(!computes(64));
 }

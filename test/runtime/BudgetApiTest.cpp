@@ -39,7 +39,7 @@ TEST(budgetsOfLibraries) {
   } older = {sizeof(older), 0};
   CHECK(disc_memory(model, reinterpret_cast<disc_memory_usage *>(&older)) == DISC_OK && older.budget == 4096);
   CHECK(disc_set_memory_budget(model, -5) == DISC_ERROR_INVALID);
-  CHECK_TEXT(disc_last_error(), "the memory budget is -5 bytes");
+  CHECK_TEXT(disc_last_error(), "the memory budget must be at least 0 bytes, got -5");
   CHECK(disc_set_memory_budget(model, 0) == DISC_OK);
   CHECK(disc_run(model, big, 2, &y, 1) == DISC_OK);
   CHECK(disc_free(model) == DISC_OK);

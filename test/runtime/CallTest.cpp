@@ -330,7 +330,7 @@ TEST(runsNeedTheirArrays) {
   std::unique_ptr<Model> mute;
   CHECK(Model::create({&script.info, nullptr, script.model->program().main, nullptr}, {}, mute).ok());
   CHECK_TEXT(text(mute->outputShapes(&input, 1, &shape, 1)),
-             "the model was compiled without the function that tells shapes");
+             "the model was compiled without the function that computes output shapes");
   CHECK_TEXT(script.load(), "");
   CHECK_TEXT(script.run({}, {nullptr}, nullptr), "expected 1 outputs, got 0");
   std::vector<disc_output> list(1);
@@ -440,15 +440,15 @@ TEST(launchesWithoutTasksOrMemory) {
   }
   // Ranges that the host program runs wrongly.
   foreign.parallelFor = [](void *, int64_t ranges, disc_task_fn run, void *job) { run(job, 1, ranges + 1); };
-  CHECK(mentions(said(launch(1000, 0, 1000000), foreign), "parallel_for was to run 3 ranges once each, and ran 0"));
+  CHECK(mentions(said(launch(1000, 0, 1000000), foreign), "parallel_for must run each of 3 ranges once, but ran 0"));
   foreign.parallelFor = [](void *, int64_t, disc_task_fn run, void *job) { run(job, 2, 1); };
-  CHECK(mentions(said(launch(1000, 0, 1000000), foreign), "and ran 0"));
+  CHECK(mentions(said(launch(1000, 0, 1000000), foreign), "but ran 0"));
   foreign.parallelFor = [](void *, int64_t ranges, disc_task_fn run, void *job) {
     run(job, 0, ranges);
     run(job, 0, 0);                        // nothing to do
     run(job, 0, -1 + ranges - ranges + 0); // and less
   };
-  CHECK(mentions(said(launch(1000, 0, 1000000), foreign), "once each, and ran 3"));
+  CHECK(mentions(said(launch(1000, 0, 1000000), foreign), "ranges once, but ran 3"));
 }
 
 TEST(profilesOfLaunches) {

@@ -51,9 +51,10 @@ TEST(safetensorsRefused) {
   CHECK_TEXT(complaint(""), "f: not a safetensors file: 0 bytes");
   CHECK_TEXT(complaint("1234567"), "f: not a safetensors file: 7 bytes");
   CHECK_TEXT(complaint(std::string(8, '\xff')), "f: not a safetensors file: a header of 18446744073709551615 bytes");
-  CHECK_TEXT(complaint(std::string("\x10\0\0\0\0\0\0\0{}", 10)), "f: the header of 16 bytes goes beyond the file's 10");
-  CHECK_TEXT(complaintAbout(""), "f: not a safetensors file: the header is no JSON object");
-  CHECK_TEXT(complaintAbout("[]"), "f: not a safetensors file: the header is no JSON object");
+  CHECK_TEXT(complaint(std::string("\x10\0\0\0\0\0\0\0{}", 10)),
+             "f: the header of 16 bytes is longer than the file (10 bytes)");
+  CHECK_TEXT(complaintAbout(""), "f: not a safetensors file: the header is not a JSON object");
+  CHECK_TEXT(complaintAbout("[]"), "f: not a safetensors file: the header is not a JSON object");
   CHECK_TEXT(complaintAbout("{"), "f: header: it is not JSON: error at byte 2");
   CHECK_TEXT(complaintAbout("{}{}"), "f: header: it is not JSON: error at byte 3");
   CHECK_TEXT(complaintAbout("{\"\xff\":{}}"), "f: header: it is not JSON: error at byte 3");
@@ -70,7 +71,7 @@ TEST(safetensorsRefused) {
   CHECK_TEXT(tensor(R"("dtype":"F32","shape":[[2]],"data_offsets":[0,8])"),
              "f: header: tensor 'a': unexpected: an array");
   CHECK_TEXT(tensor(R"("dtype":"F32","shape":[9223372036854775808],"data_offsets":[0,8])"),
-             "f: header: tensor 'a': an extent is too large");
+             "f: header: tensor 'a': a size is too large");
   CHECK_TEXT(tensor(R"("dtype":"F32","shape":[2],"data_offsets":[0])"),
              "f: header: tensor 'a': data_offsets are not two numbers");
   CHECK_TEXT(tensor(R"("dtype":"F32","shape":[2],"data_offsets":[0,8,8])"),
@@ -78,26 +79,26 @@ TEST(safetensorsRefused) {
   CHECK_TEXT(tensor(R"("dtype":"F32","shape":[2],"data_offsets":[0,8],"x":1)"),
              "f: header: tensor 'a': unknown key 'x'");
   CHECK_TEXT(tensor(R"("dtype":"F32","dtype":"F32","shape":[2],"data_offsets":[0,8])"),
-             "f: header: tensor 'a': dtype is there twice");
+             "f: header: tensor 'a': dtype appears twice");
   CHECK_TEXT(tensor(R"("dtype":"F32","shape":[2],"data_offsets":[8,0])"),
              "f: tensor 'a': data_offsets [8, 0] end before they begin");
   CHECK_TEXT(tensor(R"("dtype":"F32","shape":[2],"data_offsets":[0,9])"),
-             "f: tensor 'a': data_offsets [0, 9] lie beyond the data of 8 bytes");
+             "f: tensor 'a': data_offsets [0, 9] are beyond the end of the data (8 bytes)");
   CHECK_TEXT(tensor(R"("dtype":"F32","shape":[3],"data_offsets":[0,8])"),
              "f: tensor 'a': data_offsets [0, 8] do not fit shape [3] of float32");
   CHECK_TEXT(tensor(R"("dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,8])"),
              "f: tensor 'a': data_offsets [0, 8] do not fit shape [4611686018427387904, 4] of float32");
   CHECK_TEXT(tensor(R"("dtype":"F32","shape":[1],"data_offsets":[4,8])"),
-             "f: tensor 'a': data_offsets [4, 8] leave a hole before them");
+             "f: tensor 'a': data_offsets [4, 8] leave a gap before them");
   CHECK_TEXT(tensor(R"("dtype":"F32","shape":[1],"data_offsets":[0,4])"), "f: the data has 8 bytes, the tensors 4");
   CHECK_TEXT(complaintAbout(R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]},)"
                             R"("b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})"),
              "f: tensor 'b': data_offsets [4, 8] overlap another tensor");
   CHECK_TEXT(complaintAbout(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)"
                             R"("a":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})"),
-             "f: tensor 'a' is there twice");
+             "f: tensor 'a' appears twice");
   CHECK_TEXT(complaintAbout(R"({"__metadata__":{"a":1}})"), "f: header: tensor '__metadata__': unexpected: a number");
-  CHECK_TEXT(complaintAbout(R"({"__metadata__":{},"__metadata__":{}})"), "f: header: __metadata__ is there twice");
+  CHECK_TEXT(complaintAbout(R"({"__metadata__":{},"__metadata__":{}})"), "f: header: __metadata__ appears twice");
   // Deep nesting ends at the first bracket that the format does not have.
   CHECK_TEXT(complaintAbout("{\"a\":" + std::string(1 << 20, '[')), "f: header: tensor 'a': unexpected: an array");
   std::string rank;

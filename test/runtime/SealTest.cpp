@@ -82,7 +82,7 @@ TEST(everyCutAndGrownFileIsTold) {
   CHECK_TEXT(complaint(file + "x"), "f: not a library that DISC compiled, or cut short: it does not end with a seal");
   // The end of one file behind the beginning of another.
   std::string longer = tinyElf() + file.substr(file.size() - sizeof(Seal) - 8);
-  CHECK_TEXT(complaint(longer), "f: damaged: 292 bytes, 284 were written");
+  CHECK_TEXT(complaint(longer), "f: damaged: it has 292 bytes, but 284 were written");
 }
 
 TEST(sealsOfOthersAreTold) {
@@ -105,9 +105,9 @@ TEST(sealsOfOthersAreTold) {
   CHECK_TEXT(complaint(withHeader([](Elf64_Ehdr &header) { header.e_ident[EI_DATA] = ELFDATA2MSB; })),
              "f: not a little-endian ELF file");
   CHECK_TEXT(complaint(withHeader([](Elf64_Ehdr &header) { header.e_phnum = 60000; })),
-             "f: its program headers lie beyond the file");
+             "f: its program headers are beyond the end of the file");
   CHECK_TEXT(complaint(withHeader([](Elf64_Ehdr &header) { header.e_phoff = UINT64_MAX; })),
-             "f: its program headers lie beyond the file");
+             "f: its program headers are beyond the end of the file");
   CHECK_TEXT(complaint(withHeader([](Elf64_Ehdr &header) { header.e_ident[0] = 'x'; })), "f: not an ELF file");
 }
 
@@ -143,15 +143,15 @@ TEST(headersOfLibrariesAreChecked) {
     wide.p_filesz = narrow.p_filesz = 84; // all of the narrow file
     std::string small = elfOf<Elf32_Ehdr>(ELFCLASS32, narrow), large = elfOf<Elf64_Ehdr>(ELFCLASS64, wide);
     CHECK(small.size() == 84 && large.size() == 120);
-    complains(small, offset ? "its segments lie beyond the file" : "");
-    complains(large, offset == 100000 ? "its segments lie beyond the file" : "");
+    complains(small, offset ? "its segments are beyond the end of the file" : "");
+    complains(large, offset == 100000 ? "its segments are beyond the end of the file" : "");
     wide.p_type = PT_NOTE; // nobody maps it
     complains(elfOf<Elf64_Ehdr>(ELFCLASS64, wide), "");
   }
   const std::string whole = elfOf<Elf64_Ehdr>(ELFCLASS64, Elf64_Phdr{});
   complains(whole.substr(0, 10), "too short for a library");
   complains(whole.substr(0, 40), "too short for a library");
-  complains(whole.substr(0, 70), "its program headers lie beyond the file");
+  complains(whole.substr(0, 70), "its program headers are beyond the end of the file");
   auto changed = [&](void (*change)(Elf64_Ehdr &)) {
     std::string file = whole;
     Elf64_Ehdr header;
@@ -160,8 +160,10 @@ TEST(headersOfLibrariesAreChecked) {
     std::memcpy(&file[0], &header, sizeof(header));
     return file;
   };
-  complains(changed([](Elf64_Ehdr &header) { header.e_phentsize = 8; }), "its program headers lie beyond the file");
-  complains(changed([](Elf64_Ehdr &header) { header.e_phnum = 0; }), "its program headers lie beyond the file");
+  complains(changed([](Elf64_Ehdr &header) { header.e_phentsize = 8; }),
+            "its program headers are beyond the end of the file");
+  complains(changed([](Elf64_Ehdr &header) { header.e_phnum = 0; }),
+            "its program headers are beyond the end of the file");
   complains(changed([](Elf64_Ehdr &header) { header.e_ident[EI_VERSION] = 9; }), "not a little-endian ELF file");
   complains(changed([](Elf64_Ehdr &header) { header.e_ident[EI_CLASS] = 3; }), "not an ELF file of 32 or 64 bits");
 }

@@ -44,8 +44,9 @@ TEST(weightsEmbedded) {
   CHECK(factor(model) == 3 && scaleInits() == before + 1);
   disc_free(model);
   library->library.weights_bytes -= 1;
-  refuses(*library, "", DISC_ERROR_FILE,
-          "the weights in library 'hand': tensor 'scale': data_offsets [0, 4] lie beyond the data of 3 bytes");
+  refuses(
+      *library, "", DISC_ERROR_FILE,
+      "the weights in library 'hand': tensor 'scale': data_offsets [0, 4] are beyond the end of the data (3 bytes)");
 }
 
 TEST(weightsPacked) {

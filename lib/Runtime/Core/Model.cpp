@@ -31,7 +31,7 @@ Model::~Model() {
   if (!device_)
     return;
   DeviceScope scope(device_);
-  // What earlier calls put into streams still uses all of it.
+  // Work that earlier calls put into streams still uses these objects.
   (void)device_->synchronizeAll();
   storages_.clear();
   weights_.reset();
@@ -45,7 +45,8 @@ Status Model::create(const Program &program, const ModelOptions &options, std::u
     return Status(Code::Version, "the model's table has version " + std::to_string(program.info->version) +
                                      ", this runtime reads version " + std::to_string(DISC_MODEL_INFO_VERSION));
   if (options.memoryBudget < 0)
-    return Status(Code::Invalid, "the memory budget is " + std::to_string(options.memoryBudget) + " bytes");
+    return Status(Code::Invalid,
+                  "the memory budget must be at least 0 bytes, got " + std::to_string(options.memoryBudget));
   if (options.threads > kMaxThreads)
     return Status(Code::Invalid, "expected at most " + std::to_string(kMaxThreads) + " threads, got " +
                                      std::to_string(options.threads));
@@ -104,7 +105,7 @@ Status Model::adopt(std::shared_ptr<Weights> weights, bool runInit) {
     if (Status status = call.execute(program_.init); !status.ok())
       return status;
   }
-  if (device_) // calls in any stream may use them then
+  if (device_) // so that calls in any stream can use the weights
     if (Status status = device_->synchronize(stream); !status.ok())
       return status;
   weights->initialised();
@@ -112,13 +113,13 @@ Status Model::adopt(std::shared_ptr<Weights> weights, bool runInit) {
     std::lock_guard<Mutex> lock(weightsMutex_);
     std::swap(weights_, weights);
   }
-  // The old ones go here, or with the last call that uses them.
+  // The old weights are freed here, or when the last call that uses them ends.
   return Status();
 }
 
 Status Model::setMemoryBudget(int64_t bytes) {
   if (bytes < 0)
-    return Status(Code::Invalid, "the memory budget is " + std::to_string(bytes) + " bytes");
+    return Status(Code::Invalid, "the memory budget must be at least 0 bytes, got " + std::to_string(bytes));
   DeviceScope scope(device_);
   if (!scope.status().ok())
     return scope.status();
@@ -258,7 +259,7 @@ Status Model::outputShapes(const DLTensor *const *inputs, size_t numInputs, int6
   if (Status status = checkCounts(inputs, numInputs, shapes, numOutputs); !status.ok())
     return status;
   if (!program_.shapes)
-    return Status(Code::Invalid, "the model was compiled without the function that tells shapes");
+    return Status(Code::Invalid, "the model was compiled without the function that computes output shapes");
   std::shared_ptr<Weights> held = weights();
   if (!held)
     return Status(Code::Invalid, "the model is not loaded: it has no weights");
@@ -302,7 +303,7 @@ Status Model::parallelFor(disc_kernel_fn kernel, void *const *args, int64_t task
 }
 
 namespace {
-/// A launch on threads of the caller's.
+/// A launch on the caller's threads.
 struct ForeignJob {
   disc_kernel_fn kernel;
   void *const *args;
@@ -353,7 +354,7 @@ Status Model::callersParallelFor(disc_kernel_fn kernel, void *const *args, int64
     return Status(Code::Memory, "no memory for scratch of " + std::to_string(scratchBytes) + " bytes per thread");
   int64_t done = job.done.load(std::memory_order_acquire);
   if (done != ranges || job.outOfRange.load(std::memory_order_relaxed))
-    return Status(Code::Invalid, "parallel_for was to run " + std::to_string(ranges) + " ranges once each, and ran " +
+    return Status(Code::Invalid, "parallel_for must run each of " + std::to_string(ranges) + " ranges once, but ran " +
                                      std::to_string(done));
   return Status();
 }

@@ -1,4 +1,4 @@
-//===- Safetensors.cpp - tensors in a file --------------------------------===//
+//===- Safetensors.cpp - reader of safetensors files ----------------------===//
 
 #include "lib/Runtime/Core/Safetensors.h"
 #include "lib/Runtime/Core/ModelInfo.h"
@@ -28,7 +28,7 @@ static constexpr std::pair<const char *, int64_t> kTypes[] = {
     {"U32", DISC_U32},  {"U64", DISC_U64}, {"BOOL", DISC_BOOL}, {"C64", 0x540},    {"F8_E4M3", 0xa08},
     {"F8_E5M2", 0xc08}, {"F8_E8M0", 0xe08}};
 
-/// -1 for a type that is not known.
+/// The dtype of this name, or -1 if it is unknown.
 static int64_t dtypeNamed(const std::string &name) {
   for (auto [text, dtype] : kTypes)
     if (name == text)
@@ -44,7 +44,7 @@ const char *storedTypeName(int64_t wanted) {
 }
 
 namespace {
-/// Takes the header's JSON event by event: whatever the format does not have ends the parse at once.
+/// Parses the header's JSON event by event, and stops at the first thing that the format does not allow.
 class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
 public:
   struct Tensor {
@@ -52,7 +52,7 @@ public:
     uint64_t begin = 0, end = 0;
   };
   std::vector<Tensor> tensors;
-  std::string problem; ///< Of a parse that failed.
+  std::string problem; ///< Why the parse failed.
 
   bool start_object(size_t) override {
     switch (state) {
@@ -101,7 +101,7 @@ public:
       }
       state = State::MetadataStart;
       if (hasMetadata)
-        return fail("__metadata__ is there twice");
+        return fail("__metadata__ appears twice");
       hasMetadata = true;
       return true;
     case State::Fields: {
@@ -109,12 +109,12 @@ public:
       if (!field)
         return failTensor("unknown key '" + printable(text) + "'");
       if (seen & field)
-        return failTensor(text + " is there twice");
+        return failTensor(text + " appears twice");
       seen |= field;
       state = field == kDtype ? State::Dtype : field == kShape ? State::ShapeStart : State::OffsetsStart;
       return true;
     }
-    default: // of the metadata, in which anything may be
+    default: // of the metadata, which may contain anything
       return true;
     }
   }
@@ -143,7 +143,7 @@ public:
     Tensor &tensor = tensors.empty() ? none : tensors.back();
     if (state == State::Shape) {
       if (value > uint64_t(INT64_MAX))
-        return failTensor("an extent is too large");
+        return failTensor("a size is too large");
       if (tensor.tensor.shape.size() == Safetensors::kMaxRank)
         return failTensor("it has more than " + std::to_string(Safetensors::kMaxRank) + " dims");
       tensor.tensor.shape.push_back(int64_t(value));
@@ -210,7 +210,7 @@ private:
 };
 } // namespace
 
-/// Every byte of the data belongs to one tensor, of the size that its shape says.
+/// Checks that every byte of the data belongs to one tensor, and that each tensor's size fits its shape.
 static std::string checkPlaces(std::vector<HeaderReader::Tensor> &tensors, const unsigned char *data, size_t size) {
   std::sort(tensors.begin(), tensors.end(), [](const HeaderReader::Tensor &a, const HeaderReader::Tensor &b) {
     return std::tie(a.begin, a.end) < std::tie(b.begin, b.end);
@@ -224,7 +224,7 @@ static std::string checkPlaces(std::vector<HeaderReader::Tensor> &tensors, const
     if (entry.begin > entry.end)
       return where + " end before they begin";
     if (entry.end > size)
-      return where + " lie beyond the data of " + std::to_string(size) + " bytes";
+      return where + " are beyond the end of the data (" + std::to_string(size) + " bytes)";
     if (!denseBytes(tensor.shape.data(), int64_t(tensor.shape.size()), elementBytes(tensor.dtype), bytes) ||
         uint64_t(bytes) != entry.end - entry.begin)
       return where + " do not fit shape " + shapeText(tensor.shape.data(), int64_t(tensor.shape.size())) + " of " +
@@ -232,7 +232,7 @@ static std::string checkPlaces(std::vector<HeaderReader::Tensor> &tensors, const
     if (entry.begin < at)
       return where + " overlap another tensor";
     if (entry.begin > at)
-      return where + " leave a hole before them";
+      return where + " leave a gap before them";
     at = entry.end;
     tensor.data = data + entry.begin;
     tensor.bytes = size_t(bytes);
@@ -252,10 +252,11 @@ Status Safetensors::read(const void *image, size_t bytes, const std::string &nam
   if (length > kMaxHeader)
     return failed("not a safetensors file: a header of " + std::to_string(length) + " bytes");
   if (length > bytes - sizeof(length))
-    return failed("the header of " + std::to_string(length) + " bytes goes beyond the file's " + std::to_string(bytes));
+    return failed("the header of " + std::to_string(length) + " bytes is longer than the file (" +
+                  std::to_string(bytes) + " bytes)");
   const unsigned char *header = base + sizeof(length), *data = header + length;
   if (length == 0 || *header != '{')
-    return failed("not a safetensors file: the header is no JSON object");
+    return failed("not a safetensors file: the header is not a JSON object");
 
   HeaderReader reader;
   if (!nlohmann::json::sax_parse(header, data, &reader))
@@ -274,7 +275,7 @@ Status Safetensors::read(const void *image, size_t bytes, const std::string &nam
   auto twice = std::adjacent_find(result.list.begin(), result.list.end(),
                                   [](const StoredTensor &a, const StoredTensor &b) { return a.name == b.name; });
   if (twice != result.list.end())
-    return failed("tensor '" + printable(twice->name) + "' is there twice");
+    return failed("tensor '" + printable(twice->name) + "' appears twice");
   return Status();
 }
 

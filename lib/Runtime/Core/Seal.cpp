@@ -1,4 +1,4 @@
-//===- Seal.cpp - how a library's file says that it is whole --------------===//
+//===- Seal.cpp - the seal that marks a library's file as complete --------===//
 
 #include "lib/Runtime/Core/Seal.h"
 #include "lib/Runtime/Core/Cpu.h"
@@ -56,14 +56,14 @@ static Status readHeaders(const Source &file, size_t bytes, unsigned &machine) {
     return wrong("not a shared library");
   if (header.e_phentsize != sizeof(Segment) || header.e_phnum == 0 || header.e_phoff > bytes ||
       bytes - header.e_phoff < size_t(header.e_phnum) * sizeof(Segment))
-    return wrong("its program headers lie beyond the file");
+    return wrong("its program headers are beyond the end of the file");
   for (size_t i = 0; i < header.e_phnum; ++i) {
     Segment segment;
     if (Status status = file.read(header.e_phoff + i * sizeof(segment), &segment, sizeof(segment)); !status.ok())
       return status;
     bool mapped = segment.p_type == PT_LOAD || segment.p_type == PT_DYNAMIC;
     if (mapped && (segment.p_offset > bytes || segment.p_filesz > bytes - segment.p_offset))
-      return wrong("its segments lie beyond the file"); // to map them and touch them is a bus error
+      return wrong("its segments are beyond the end of the file"); // reading such a mapping raises SIGBUS
   }
   machine = header.e_machine;
   return Status();
@@ -95,12 +95,12 @@ static Status check(const Source &file, Seal &seal) {
   if (!found)
     return failed(Code::File, "not a library that DISC compiled, or cut short: it does not end with a seal");
   if (seal.check != checkOf(seal))
-    return failed(Code::File, "damaged: the seal at its end is not whole");
+    return failed(Code::File, "damaged: the seal at its end has a wrong checksum");
   if (seal.version != kSealVersion)
     return failed(Code::Version, "its seal has version " + std::to_string(seal.version) +
                                      ", this runtime reads version " + std::to_string(kSealVersion));
   if (seal.payload != file.size - sizeof(Seal))
-    return failed(Code::File, "damaged: " + std::to_string(file.size) + " bytes, " +
+    return failed(Code::File, "damaged: it has " + std::to_string(file.size) + " bytes, but " +
                                   std::to_string(seal.payload + sizeof(Seal)) + " were written");
   if (seal.machine != elfMachine())
     return failed(Code::Target, "made for another kind of machine (ELF machine " + std::to_string(seal.machine) +
@@ -111,7 +111,7 @@ static Status check(const Source &file, Seal &seal) {
       return status;
   if (!(hash == Hash128{seal.hashLow, seal.hashHigh}))
     return failed(Code::File, "damaged: its contents have another checksum than when it was written");
-  // Only now: of a damaged file, the damage is what is to be told.
+  // Checked last, so that a damaged file is reported as damaged.
   unsigned machine;
   if (Status status = readElf(file, size_t(seal.payload), machine); !status.ok())
     return status;

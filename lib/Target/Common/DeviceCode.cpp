@@ -34,7 +34,7 @@
 using namespace mlir;
 using namespace mlir::disc;
 
-/// What LLVM has instructions or expansions for on every device.
+/// Whether LLVM has an instruction or an expansion for the operation on every device.
 static bool isNative(Operation *op) {
   return isa<math::AbsFOp, math::AbsIOp, math::CeilOp, math::CopySignOp, math::CountLeadingZerosOp,
              math::CountTrailingZerosOp, math::CtPopOp, math::FloorOp, math::FmaOp, math::IsFiniteOp, math::IsInfOp,
@@ -45,11 +45,11 @@ static LogicalResult checkOps(gpu::GPUFuncOp kernel) {
   WalkResult result = kernel.walk([](Operation *op) {
     bool needsLibrary = isa<arith::RemFOp>(op) || (isa<math::MathDialect>(op->getDialect()) && !isNative(op));
     if (needsLibrary) {
-      op->emitOpError("is no instruction of the device, and has no expansion for ") << op->getResult(0).getType();
+      op->emitOpError("has neither an instruction on the device nor an expansion for ") << op->getResult(0).getType();
       return WalkResult::interrupt();
     }
     if (isa<CallOpInterface>(op) && !isa<LLVM::CallIntrinsicOp>(op)) {
-      op->emitOpError("kernels can call no functions");
+      op->emitOpError("kernels cannot call functions");
       return WalkResult::interrupt();
     }
     return WalkResult::advance();
@@ -61,17 +61,17 @@ std::optional<int64_t> mlir::disc::mostBlocks(DeviceKernelOp kernel, const Shape
   auto tasks = kernel->getAttrOfType<ExprAttr>(kKernelTasksAttr);
   if (!tasks)
     return std::nullopt;
-  // Without any the runtime says how many there are.
+  // Without a known bound, only the runtime knows the number.
   std::optional<int64_t> most = shapes.range(tasks.getValue()).max;
   return most && *most > 0 && *most <= std::numeric_limits<int32_t>::max() ? most : std::nullopt;
 }
 
-/// Says in attributes what is known of a kernel where it is launched: buffers that it only reads, ranges of symbols and
-/// of block numbers, which let LLVM compute indices in 32 bits where these are enough.
+/// Adds attributes for buffers that the kernel only reads, and for the ranges of symbols and of block numbers. With
+/// these ranges LLVM computes indices in 32 bits where these are enough.
 static LogicalResult annotate(gpu::GPUFuncOp kernel, DeviceKernelOp known, const ShapeAnalysis &shapes) {
   StringRef writes = known.getWrites();
   if (writes.size() != kernel.getNumArguments())
-    return kernel.emitOpError("its disc_rt.device_kernel speaks of ")
+    return kernel.emitOpError("its disc_rt.device_kernel describes ")
            << writes.size() << " arguments, but it has " << kernel.getNumArguments();
   Builder b(kernel.getContext());
   auto symbols = known->getAttrOfType<ArrayAttr>(kKernelSymbolsAttr);
@@ -79,7 +79,7 @@ static LogicalResult annotate(gpu::GPUFuncOp kernel, DeviceKernelOp known, const
   for (auto [i, letter] : llvm::enumerate(writes)) {
     if (letter == '0')
       kernel.setArgAttr(i, LLVM::LLVMDialect::getReadonlyAttrName(), b.getUnitAttr());
-    // Behind the symbols there may be numbers of other kinds.
+    // Numbers of other kinds may follow the symbols.
     if (letter != 's' || !symbols || next == symbols.size())
       continue;
     ShapeAnalysis::Range range = shapes.range(SymExpr::symbol(cast<StringAttr>(symbols[next++]).getValue()));
@@ -112,7 +112,7 @@ static LogicalResult prepare(gpu::GPUFuncOp kernel) {
 LogicalResult mlir::disc::prepareKernels(ModuleOp module) {
   SymbolTable symbols(module);
   ShapeAnalysis shapes(module);
-  // Registers of devices have 32 bits: shuffles of 64 are two. Rounded divisions have no conversion.
+  // Device registers have 32 bits, so a shuffle of 64 bits becomes two. Rounded divisions have no conversion.
   RewritePatternSet patterns(module.getContext());
   populateGpuShufflePatterns(patterns);
   arith::populateCeilFloorDivExpandOpsPatterns(patterns);
@@ -143,12 +143,12 @@ LogicalResult mlir::disc::convertKernels(gpu::GPUModuleOp module,
   cf::populateControlFlowToLLVMConversionPatterns(types, patterns);
   index::populateIndexToLLVMConversionPatterns(types, patterns);
   ub::populateUBToLLVMConversionPatterns(types, patterns);
-  // Instead of the libraries that the devices' own patterns would call.
+  // These replace the libraries that the devices' own patterns would call.
   populateMathToLLVMConversionPatterns(types, patterns, /*approximateLog1p=*/false, /*benefit=*/10);
   ConversionTarget target(*context);
   target.addLegalDialect<LLVM::LLVMDialect, NVVM::NVVMDialect, ROCDL::ROCDLDialect>();
   target.addLegalOp<gpu::GPUModuleOp, UnrealizedConversionCastOp>();
-  // The conversion of functions keeps what is said of pointers alone.
+  // The conversion of functions keeps only the attributes of pointers.
   llvm::MapVector<StringAttr, ArrayAttr> arguments;
   for (auto kernel : module.getOps<gpu::GPUFuncOp>())
     if (ArrayAttr attrs = kernel.getAllArgAttrs())
@@ -169,7 +169,7 @@ FailureOr<SmallVector<std::string>> mlir::disc::deviceArchs(ModuleOp module, Str
       for (auto name : named.getAsRange<StringAttr>())
         archs.push_back(name.str());
   if (archs.empty())
-    return module.emitError("no architecture to make device code for: neither the option 'arch' nor 'arch' of "
+    return module.emitError("no architecture for device code: neither the option 'arch' nor 'arch' of "
                             "disc_plan.target names one");
   std::string error;
   const llvm::Target *backend = llvm::TargetRegistry::lookupTarget(llvm::Triple(triple), error);
@@ -183,7 +183,7 @@ FailureOr<SmallVector<std::string>> mlir::disc::deviceArchs(ModuleOp module, Str
     for (const llvm::SubtargetSubTypeKV &cpu : info->getAllProcessorDescriptions())
       if (StringRef(cpu.Key).starts_with("sm_") || StringRef(cpu.Key).starts_with("gfx"))
         known += (known.empty() ? "" : ", ") + std::string(cpu.Key);
-    return module.emitError("unknown architecture '") << arch << "'; known are: " << known;
+    return module.emitError("unknown architecture '") << arch << "'; known architectures: " << known;
   }
   return archs;
 }
@@ -242,7 +242,7 @@ FailureOr<std::string> mlir::disc::compileForDevice(gpu::GPUModuleOp module, Str
   optimizeModule(*code, *machine, optLevel);
   for (llvm::Function &function : *code)
     if (function.isDeclaration() && !function.isIntrinsic() && !function.use_empty())
-      return module.emitError("device code would call '") << function.getName() << "', which no device has";
+      return module.emitError("device code calls '") << function.getName() << "', which does not exist on devices";
   llvm::SmallVector<char, 0> bytes;
   if (llvm::Error failed = emitCode(*code, *machine, type, bytes))
     return module.emitError(llvm::toString(std::move(failed)));

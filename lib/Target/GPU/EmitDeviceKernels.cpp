@@ -15,14 +15,14 @@
 //   }
 //   disc_rt.device_kernel @k threads 256 writes "01s" {disc_plan.tasks = ..., disc_plan.symbols = ["B"], ...}
 //
-// Nothing here is NVIDIA's or AMD's: the number of threads in a warp is all that differs, and the schedule has it. With
+// The code is the same for NVIDIA and AMD, except for the number of threads in a warp, which the target has. With
 // `matrix_unit` each kernel begins with
 //
 //   nvvm.griddepcontrol launch_dependents     // the next kernel may start once all blocks of this one have started
 //   nvvm.griddepcontrol wait                  // for the kernels before this one and what they wrote
 //
-// so that a launch is over before its turn comes. Products of few rows bring their first weights before they wait;
-// those must be parameters that no kernel writes to (`disc_plan.constant` on the function's argument).
+// so that the launch overlaps with the kernel before it. Products of few rows load their first weights before they
+// wait; those must be parameters that no kernel writes to (`disc_plan.constant` on the function's argument).
 //
 // Lit test: test/lit/GPU/emit-kernels.mlir.
 //
@@ -78,7 +78,7 @@ SmallVector<SymExpr> bufferBytes(KernelFuncOp kernel, ShapeAnalysis &shapes) {
       end += (extent - SymExpr(1)) * stride;
       count *= extent;
     }
-    // Without elements there is none, wherever the last one would lie.
+    // A buffer without elements has no bytes, wherever its last element would be.
     SymExpr isThere = SymExpr::min(count, SymExpr(1));
     Type element = getElementTypeOrSelf(v.getType());
     int64_t width = element.isIndex() ? 8 : llvm::divideCeil(element.getIntOrFloatBitWidth(), 8);
@@ -87,8 +87,8 @@ SmallVector<SymExpr> bufferBytes(KernelFuncOp kernel, ShapeAnalysis &shapes) {
   return bytes;
 }
 
-/// Of each kernel the operands that no launch of a call changes: parameters that are not updated, and what @init has
-/// computed.
+/// For each kernel, the operands that no launch of a call changes: parameters that are not updated, and values that
+/// @init has computed.
 llvm::StringMap<llvm::SmallBitVector> constantOperands(ModuleOp module) {
   llvm::StringSet<> updated;
   module.walk([&](RtParameterOp parameter) {
@@ -112,13 +112,13 @@ llvm::StringMap<llvm::SmallBitVector> constantOperands(ModuleOp module) {
   return constants;
 }
 
-/// The runtime's functions run on the host, with copies of their operands: says how much there is to copy.
+/// The runtime's functions run on the host, with copies of their operands. Stores how many bytes to copy.
 void leaveOnHost(KernelFuncOp kernel, ShapeAnalysis &shapes) {
   kernel->setAttr(kKernelBuffersAttr, DimsAttr::get(kernel.getContext(), bufferBytes(kernel, shapes)));
   kernel->setAttr(kKernelResultsAttr, Builder(kernel.getContext()).getI64IntegerAttr(kernel.getNumResults()));
 }
 
-/// Adds functions to the module of device code, and what launches of them need to know to the host's.
+/// Adds functions to the module of device code, and to the host's module the attributes that their launches need.
 struct Emission {
   OpBuilder &b;
   gpu::GPUModuleOp device;
@@ -127,7 +127,7 @@ struct Emission {
   bool startsEarly; ///< Kernels start before those that they depend on have finished, and wait for them.
   llvm::StringMap<llvm::SmallBitVector> constants; ///< The operands of each kernel that no launch changes.
 
-  /// The function takes `extra` more than the kernel, after its symbols: numbers and addresses.
+  /// The function has `extra` more arguments than the kernel, after its symbols: numbers and addresses.
   FailureOr<DeviceKernelOp> add(KernelFuncOp kernel, const Twine &name,
                                 function_ref<LogicalResult(DeviceKernel &)> emit, ArrayRef<Type> extra = {}) {
     Location loc = kernel.getLoc();
@@ -153,7 +153,7 @@ struct Emission {
     function->setAttr(gpu::GPUDialect::getKernelFuncAttrName(), b.getUnitAttr());
     function.setKnownBlockSizeAttr(b.getDenseI32ArrayAttr({int32_t(threads.getInt()), 1, 1}));
     function->setAttr("disc_plan.writes", b.getStringAttr(writes));
-    // For whoever checks accesses: in an arena buffers lie side by side.
+    // For checks of accesses: in an arena, one buffer directly follows another.
     for (auto [i, bytes] : llvm::enumerate(bufferBytes(kernel, shapes)))
       if (llvm::all_of(bytes.symbols(), [&](StringRef name) {
             return llvm::is_contained(kernel.getSymbols().getAsValueRange<StringAttr>(), name);
@@ -199,7 +199,7 @@ struct Emission {
     auto emitLast = [&](DeviceKernel &k) { return f.emit(k); };
     FailureOr<DeviceKernelOp> first;
     if (std::optional<DeviceFunction::Order> order = f.order()) {
-      // How many blocks these have, the runtime says.
+      // The runtime computes how many blocks these have.
       SmallVector<Type> extra(DeviceOrder::kExtra, b.getI64Type());
       first = step("", SymExpr(0), [&](DeviceKernel &k) { return f.emitTiles(k); }, extra);
       auto merge =
@@ -219,7 +219,7 @@ struct Emission {
       SymExpr elements = SymExpr::product(dims);
       attrs.bytes = shapes.simplify(elements * SymExpr(byteSize(getElementTypeOrSelf(call.getOutputs()[0].getType()))));
       auto isDense = [&](unsigned buffer) { return Layout::get(kernel.getLayout(buffer)).isContiguous(dims); };
-      // Only a dense operand may lie where the result does; another one is copied element by element.
+      // Only a dense operand may share the result's memory; another one is copied element by element.
       if (!isDense(0) || !isDense(kernel.getNumInputs())) {
         auto copy = step("_copy", SymExpr::ceilDiv(elements, SymExpr(DeviceFunction::kThreads)), emitOperandCopy);
         if (failed(copy))
@@ -232,8 +232,8 @@ struct Emission {
     return success();
   }
 
-  /// A kernel in the schedules that it has for different shapes, each emitted by `emit`. Names of others than the last
-  /// contain the numbers of their schedule.
+  /// A kernel in the schedules that it has for different shapes, each emitted by `emit`. All names but the last contain
+  /// the numbers of their schedule.
   FailureOr<DeviceKernelOp>
   addSchedules(KernelFuncOp kernel,
                function_ref<FailureOr<DeviceKernelOp>(const KernelVariant &, const Twine &)> emit) {
@@ -271,14 +271,14 @@ struct Emission {
     return stub;
   }
 
-  /// A row or column kernel, and those that do the same in parts.
+  /// A row or column kernel, and the kernels that do the same in parts.
   FailureOr<DeviceKernelOp> addReduction(KernelFuncOp kernel) {
     bool isRow = kernel.getKind() == KernelKind::Row;
     FailureOr<ReductionPlan> plan = ReductionPlan::get(kernel, kernel.getBody().front(), shapes);
     if (failed(plan))
       return failure();
     auto emit = isRow ? emitDeviceRow : emitDeviceColumn;
-    FailureOr<DeviceKernelOp> whole; // what combines parts does not depend on how they are made
+    FailureOr<DeviceKernelOp> whole; // one kernel combines the parts of all schedules
     return addSchedules(kernel, [&](const KernelVariant &variant, const Twine &name) -> FailureOr<DeviceKernelOp> {
       DictionaryAttr schedule = variant.schedule;
       auto setTasks = [&](const SymExpr &tasks) { kernel.setTasksAttr(ExprAttr::get(b.getContext(), tasks)); };
@@ -295,12 +295,12 @@ struct Emission {
       if (!part)
         return add(kernel, name, emitter(false));
       if (!plan->isSplittable())
-        return kernel.emitError("is to be done in parts, but cannot be");
+        return kernel.emitError("has a schedule with parts, but cannot be split");
       // The memory of the parts' values, and how many parts there are.
       Type extra[] = {LLVM::LLVMPointerType::get(b.getContext(), 1), b.getI64Type()};
       static_assert(std::size(extra) == DISC_RT_SPLIT_ARGS);
       auto all = add(kernel, name, emitter(false), extra);
-      // How many blocks there are the runtime says: nothing may be concluded from the kernel's own number.
+      // The runtime computes the number of blocks, so nothing may be derived from the kernel's own number.
       setTasks(SymExpr(0));
       auto parts = add(kernel, name + "_part", emitter(true), extra);
       SymExpr points = plan->size(plan->parallel);
@@ -324,7 +324,7 @@ struct Emission {
     if (isDeviceSchedule(kernel.getScheduleAttr()) && kernel.getScheduleAttr().contains("points")) {
       KernelAccess access = loopAccess(kernel, shapes);
       SmallVector<SymExpr> domain = shapes.dims(kernel.getYield().getValues().front());
-      // A block for each tile.
+      // One block for each tile.
       if (tiledRun(kernel, access, access.mergedRuns(0, domain.size())))
         kernel.setTasksAttr(ExprAttr::get(b.getContext(), SymExpr::ceilDiv(SymExpr::product(domain), SymExpr(1024))));
     }
@@ -337,7 +337,7 @@ struct Emission {
     });
   }
 
-  /// An attention in its schedules, and the kernel that combines parts of the keys, in no blocks where there are none.
+  /// An attention in its schedules, and the kernel that combines parts of the keys; without parts it has no blocks.
   FailureOr<DeviceKernelOp> addAttention(KernelFuncOp kernel) {
     bool isBinary = isMatrixSchedule(kernel.getScheduleAttr());
     std::optional<SymExpr> parts;
@@ -366,8 +366,7 @@ struct Emission {
     return stub;
   }
 
-  /// The kernel that computes what a product's codes stand for, if there is memory for it; in no blocks where that is
-  /// empty.
+  /// The kernel that decodes a product's weights, if there is memory for them; it has no blocks where that is empty.
   LogicalResult addDecoding(KernelFuncOp kernel, DeviceKernelOp stub) {
     std::optional<unsigned> memory = memoryResult(kernel);
     if (!memory)
@@ -386,7 +385,7 @@ struct Emission {
     return success();
   }
 
-  /// What is needed for a library to do the kernel's product.
+  /// Adds what a library needs to compute the kernel's product.
   LogicalResult addLibrary(KernelFuncOp kernel, DeviceKernelOp stub) {
     std::optional<LibraryProduct> product = libraryProduct(kernel, shapes);
     if (!product)
@@ -428,7 +427,7 @@ struct GpuEmitKernels : disc::impl::GpuEmitKernelsBase<GpuEmitKernels> {
     module->setAttr(gpu::GPUDialect::getContainerModuleAttrName(), b.getUnitAttr());
     b.setInsertionPointToEnd(module.getBody());
     auto device = gpu::GPUModuleOp::create(b, module.getLoc(), "kernels");
-    // Where there is NVIDIA's matrix unit, there are its other operations. Images of chips without this one lose it.
+    // Chips with NVIDIA's matrix unit also have its other operations. In images for chips without one it is removed.
     Emission emission{b, device, shapes, warp, hasMatrixUnit, constantOperands(module)};
     for (KernelFuncOp kernel : kernels) {
       if (kernel.getKind() == KernelKind::Call) {

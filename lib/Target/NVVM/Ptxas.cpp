@@ -21,7 +21,7 @@ llvm::Expected<std::string> mlir::disc::findPtxas(StringRef chosen) {
     return found ? *found : std::string();
   }
   if (!llvm::sys::fs::can_execute(chosen))
-    return makeError("'" + chosen + "' is no program that can be run");
+    return makeError("'" + chosen + "' is not an executable program");
   return chosen.str();
 }
 

@@ -1,7 +1,7 @@
 //===- VerifyMemory.cpp - the contract of the memory stage ----------------===//
 //
-// The host flow holds no tensors: `disc_rt.entry` functions pass pointers to `disc_plan.kernel_func`s, every symbol is
-// bound before an extent uses it, and every temporary lies in the arena.
+// The host flow contains no tensors: `disc_rt.entry` functions pass pointers to `disc_plan.kernel_func`s, every symbol
+// is bound before an extent uses it, and every temporary is in the arena.
 //
 //   disc_rt.entry @main attributes {...} {
 //   ^bb0(%call: !llvm.ptr):
@@ -36,7 +36,7 @@ struct VerifyMemory : disc::impl::VerifyMemoryBase<VerifyMemory> {
       ok = false;
     };
     for (auto func : getOperation().getOps<func::FuncOp>())
-      fail(func, "function '" + func.getName() + "' is no disc_rt.entry after the memory stage");
+      fail(func, "function '" + func.getName() + "' must be a disc_rt.entry after the memory stage");
     for (auto entry : getOperation().getOps<EntryOp>()) {
       llvm::StringSet<> bound;
       verify(entry.getBody().front(), bound, fail);
@@ -62,7 +62,7 @@ struct VerifyMemory : disc::impl::VerifyMemoryBase<VerifyMemory> {
           if (!bound.contains(name))
             fail(&op, "symbol '" + name + "' is used before it is bound");
       if (auto loop = dyn_cast<RtLoopOp>(op)) {
-        // A loop's symbol has a value in its body alone.
+        // A loop's symbol has a value only in its body.
         llvm::StringSet<> inside = bound;
         inside.insert(loop.getSymbol());
         verify(loop.getBody().front(), inside, fail);

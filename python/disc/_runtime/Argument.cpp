@@ -1,4 +1,4 @@
-//===- Argument.cpp - arrays of Python's as tensors -----------------------===//
+//===- Argument.cpp - Python arrays as tensors ----------------------------===//
 
 #include "python/disc/_runtime/Argument.h"
 
@@ -7,7 +7,7 @@
 
 using namespace disc::py;
 
-/// What DLPack had before versions; the tensor comes first.
+/// DLPack's struct before it had versions; the tensor comes first.
 struct OldManagedTensor {
   DLTensor tensor;
 };
@@ -15,7 +15,7 @@ struct OldManagedTensor {
 constexpr uint64_t kReadOnly = 1; // DLPACK_FLAG_BITMASK_READ_ONLY
 
 const TensorType *disc::py::exchangeOf(PyObject *object) {
-  // Never freed: types outlive the interpreter's last look at this. Guarded by the GIL.
+  // Never freed, because types may be looked up until the interpreter has ended. Guarded by the GIL.
   static auto &known = *new std::unordered_map<PyTypeObject *, std::unique_ptr<TensorType>>;
   PyTypeObject *type = Py_TYPE(object);
   auto it = known.find(type);
@@ -52,7 +52,7 @@ void Argument::ownShape(const Place &place) {
 static bool parseFormat(const char *format, Py_ssize_t itemsize, DLDataType &out) {
   if (!format)
     format = "B";
-  // Native, or little-endian, which is the same on all that we compile for.
+  // Native, or little-endian: all supported machines are little-endian.
   if (*format == '@' || *format == '=' || *format == '<')
     ++format;
   if (!format[0] || format[1])
@@ -105,7 +105,7 @@ bool Argument::borrowBuffer(PyObject *object, const Place &place, bool writable)
     if (writable && nb::hasattr(object, "flags") && !dtype.is_none() &&
         !nb::cast<bool>(nb::getattr(nb::handle(object).attr("flags"), "writeable", nb::bool_(true))))
       raise(PyExc_ValueError, place.str() + " is read-only");
-    // Buffers have no letter for it, so NumPy hands out none.
+    // Buffer formats have no letter for bfloat16, so NumPy exports no buffer.
     isBfloat = !dtype.is_none() && nb::str(dtype).c_str() == std::string("bfloat16");
     if (!isBfloat)
       raise(PyExc_TypeError, place.str() + ": arrays of " + describe(object) + " are not supported");
@@ -123,7 +123,7 @@ bool Argument::borrowBuffer(PyObject *object, const Place &place, bool writable)
     sizes[buffer.ndim + i] = buffer.strides[i] / buffer.itemsize;
     if (buffer.strides[i] % buffer.itemsize != 0)
       raise(PyExc_TypeError, place.str() + ": the stride of dim " + std::to_string(i) +
-                                 " is no multiple of the element's size; copy the array");
+                                 " is not a multiple of the element's size; copy the array");
   }
   tensor.data = buffer.buf;
   tensor.device = {kDLCPU, 0};
@@ -140,7 +140,7 @@ void Argument::borrowCapsule(PyObject *object, const Place &place, bool writable
   try {
     held = method(nb::arg("max_version") = nb::make_tuple(1, 0));
   } catch (nb::python_error &error) {
-    // Older implementations know no versions.
+    // Older implementations do not accept `max_version`.
     if (!error.matches(PyExc_TypeError))
       throw;
     held = method();
@@ -155,7 +155,7 @@ void Argument::borrowCapsule(PyObject *object, const Place &place, bool writable
   } else if (PyCapsule_IsValid(held.ptr(), "dltensor")) {
     tensor = static_cast<OldManagedTensor *>(PyCapsule_GetPointer(held.ptr(), "dltensor"))->tensor;
   } else {
-    raise(PyExc_TypeError, place.str() + ": __dlpack__ gave no tensor");
+    raise(PyExc_TypeError, place.str() + ": __dlpack__ returned no tensor");
   }
   if (writable)
     ownShape(place);

@@ -56,7 +56,7 @@ disc_plan.kernel_func row @sum attributes {symbols = ["B", "S"], arg_dims = [#di
 
 // What has one value for each element has no parts.
 disc_shape.symbol @B min 0
-// expected-error@+1 {{is to be done in parts, but cannot be}}
+// expected-error@+1 {{has a schedule with parts, but cannot be split}}
 disc_plan.kernel_func row @normalize attributes {symbols = ["B"], arg_dims = [#disc_shape.dims<[B, 64]>], tasks = #disc_shape.expr<B>,
     layouts = [#disc_plan.layout<<0>, <[64, 1]>>, #disc_plan.layout<<0>, <[64, 1]>>],
     schedule = {threads = 256 : i64, group = 32 : i64, vector = 1 : i64, part = 16 : i64}} {

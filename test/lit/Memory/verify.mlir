@@ -1,6 +1,6 @@
 // RUN: disc-opt %s -disc-memory-verify -split-input-file -verify-diagnostics
 
-// expected-error @below {{function 'main' is no disc_rt.entry after the memory stage}}
+// expected-error @below {{function 'main' must be a disc_rt.entry after the memory stage}}
 func.func @main() {
   return
 }

@@ -1,6 +1,6 @@
 // RUN: disc-opt %s --split-input-file --verify-diagnostics --pass-pipeline='builtin.module(%nvvm-passes,disc-nvvm-serialize{cubin=false})'
 
-// expected-error @below {{unknown architecture 'sm_12345'; known are: sm_100, }}
+// expected-error @below {{unknown architecture 'sm_12345'; known architectures: sm_100, }}
 module attributes {disc_plan.target = {arch = ["sm_80", "sm_12345"]}} {
   gpu.module @unknown {
     gpu.func @k() kernel attributes {known_block_size = array<i32: 32, 1, 1>} { gpu.return }
@@ -9,7 +9,7 @@ module attributes {disc_plan.target = {arch = ["sm_80", "sm_12345"]}} {
 
 // -----
 
-// expected-error @below {{no architecture to make device code for}}
+// expected-error @below {{no architecture for device code}}
 module {
   gpu.module @none {
     gpu.func @k() kernel attributes {known_block_size = array<i32: 32, 1, 1>} { gpu.return }
@@ -27,7 +27,7 @@ gpu.module @size {
 
 gpu.module @math {
   gpu.func @k(%x: f32, %r: !llvm.ptr<1>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-    // expected-error @below {{'math.cbrt' op is no instruction of the device, and has no expansion for 'f32'}}
+    // expected-error @below {{'math.cbrt' op has neither an instruction on the device nor an expansion for 'f32'}}
     %0 = math.cbrt %x : f32
     llvm.store %0, %r : f32, !llvm.ptr<1>
     gpu.return
@@ -39,7 +39,7 @@ gpu.module @math {
 gpu.module @calls {
   func.func private @f()
   gpu.func @k() kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-    // expected-error @below {{kernels can call no functions}}
+    // expected-error @below {{kernels cannot call functions}}
     func.call @f() : () -> ()
     gpu.return
   }
@@ -49,6 +49,6 @@ gpu.module @calls {
 
 disc_rt.device_kernel @k threads 32 writes "01"
 gpu.module @arguments {
-  // expected-error @below {{its disc_rt.device_kernel speaks of 2 arguments, but it has 1}}
+  // expected-error @below {{its disc_rt.device_kernel describes 2 arguments, but it has 1}}
   gpu.func @k(%x: f32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} { gpu.return }
 }

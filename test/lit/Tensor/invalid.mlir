@@ -1,7 +1,7 @@
 // RUN: disc-opt %s -split-input-file -verify-diagnostics
 
 func.func @t1(%x: tensor<2x3xf32>) {
-  // expected-error @+1 {{permutation is not one of the source's dimensions (T1)}}
+  // expected-error @+1 {{permutation must name each source dimension once (T1)}}
   %0 = disc_tensor.permute %x [0, 0] : tensor<2x3xf32> -> tensor<2x3xf32>
   return
 }
@@ -33,7 +33,7 @@ func.func @t4(%x: tensor<8x4xf32>) {
 // -----
 
 func.func @t5(%x: tensor<3x4xf32>) {
-  // expected-error @+1 {{dims must give each source dimension an increasing result dimension (T5)}}
+  // expected-error @+1 {{dims must map the source dimensions to increasing result dimensions (T5)}}
   %0 = disc_tensor.broadcast %x() [1, 0] : tensor<3x4xf32> -> tensor<4x3xf32>
   return
 }
@@ -129,7 +129,7 @@ func.func @call_sizes(%x: tensor<?xf32>, %n: index) {
 // -----
 
 func.func @call_name(%x: tensor<4xf32>, %n: index) {
-  // expected-error@+1 {{calls 'so rt', which is no identifier (T17)}}
+  // expected-error@+1 {{calls 'so rt', which is not an identifier (T17)}}
   %0 = disc_tensor.call "so rt"(%x) tasks %n scratch %n "" : (tensor<4xf32>) -> tensor<4xf32>
   return
 }
@@ -177,7 +177,7 @@ func.func @t23(%x: tensor<2x9x9x8xf32>, %w: tensor<16x4x6xf32>) {
 // -----
 
 func.func @t24(%p: tensor<2xi1>, %x: tensor<4xf32>) {
-  // expected-error @+1 {{the condition is no tensor<i1> (T24)}}
+  // expected-error @+1 {{the condition must be a tensor<i1> (T24)}}
   %0 = disc_tensor.branch %p : tensor<2xi1> -> (tensor<4xf32>) {
     disc_tensor.yield %x : tensor<4xf32>
   } else {
@@ -190,7 +190,7 @@ func.func @t24(%p: tensor<2xi1>, %x: tensor<4xf32>) {
 
 disc_shape.symbol @n
 func.func @t25(%p: tensor<i1>, %x: tensor<4xf32>, %s: index) {
-  // expected-error @+1 {{symbols and sizes are not equally many (T25)}}
+  // expected-error @+1 {{the numbers of symbols and sizes differ (T25)}}
   %0 = disc_tensor.branch %p symbols [@n] : tensor<i1> -> (tensor<4xf32>) {
     disc_tensor.yield %x : tensor<4xf32> sizes(%s)
   } else {
@@ -215,7 +215,7 @@ func.func @t26(%p: tensor<i1>, %x: tensor<4xf32>, %y: tensor<5xf32>) {
 
 disc_shape.symbol @i
 func.func @t27(%p: tensor<i1>, %x: tensor<4xf32>) {
-  // expected-error @+1 {{what ends the loop is not clear (T27)}}
+  // expected-error @+1 {{needs a count, or conditions before and in the body; a reverse loop needs only a count (T27)}}
   %0 = disc_tensor.loop @i while %p : tensor<i1> carries(%x) : (tensor<4xf32>) -> tensor<4xf32> {
   ^bb0(%a: tensor<4xf32>):
     disc_tensor.next %a : tensor<4xf32>
@@ -287,7 +287,7 @@ func.func @t32(%n: index, %x: tensor<4xf32>) {
 // -----
 
 func.func @call_in_place(%x: tensor<4xf32>, %n: index) {
-  // expected-error@+1 {{is in place, but its first operand is not of its first result's type (T19)}}
+  // expected-error@+1 {{is in place, so its first operand must have the type of its first result (T19)}}
   %0 = disc_tensor.call "insert"(%x) tasks %n scratch %n "" in_place : (tensor<4xf32>) -> tensor<5xf32>
   return
 }
@@ -295,7 +295,7 @@ func.func @call_in_place(%x: tensor<4xf32>, %n: index) {
 // -----
 
 func.func @call_ordered(%x: tensor<4xf32>, %n: index) {
-  // expected-error@+1 {{is in order, but not on a device with memory for that as its last result (T33)}}
+  // expected-error@+1 {{is ordered, so it must be on a device, and its last of two or more results a vector of i64 (T33)}}
   %0 = disc_tensor.call "sort"(%x) tasks %n scratch %n "" on_device ordered [0] : (tensor<4xf32>) -> tensor<4xf32>
   return
 }
@@ -362,7 +362,7 @@ func.func @t38(%w: tensor<64x32xf32>) {
 // -----
 
 func.func @t37(%w: tensor<4x32x16xi8>, %s: tensor<4x3x16xf32>) {
-  // expected-error @+1 {{has scales or zeros of another shape or type than its panels need (T37)}}
+  // expected-error @+1 {{needs scales and zeros whose shapes and types fit its panels (T37)}}
   %0 = disc_tensor.unpack %w scales %s : tensor<4x3x16xf32> batch [] n [0] k [1] panel 16
       : tensor<4x32x16xi8> -> tensor<64x32xf32>
   return
@@ -415,7 +415,7 @@ func.func @t39_bits(%c: tensor<8x4x128xi32>, %s: tensor<1x64xf32>) {
 // -----
 
 func.func @t39_floats(%c: tensor<8x4x128xi32>, %s: tensor<1x64xf32>) {
-  // expected-error @+1 {{results in floats of a static shape (T39)}}
+  // expected-error @+1 {{must result in floats with a static shape (T39)}}
   %0 = disc_tensor.unpack_fragments %c scales %s : tensor<1x64xf32> zero 8 bits 4 batch [] n [0] k [1]
       : tensor<8x4x128xi32> -> tensor<64x512xi32>
   return
@@ -424,7 +424,7 @@ func.func @t39_floats(%c: tensor<8x4x128xi32>, %s: tensor<1x64xf32>) {
 // -----
 
 func.func @t39_codes(%c: tensor<8x4x128xi32>, %s: tensor<1x64xf32>) {
-  // expected-error @+1 {{has codes, scales or zeros of another shape or type than the result needs (T39)}}
+  // expected-error @+1 {{needs codes, scales and zeros whose shapes and types fit the result (T39)}}
   %0 = disc_tensor.unpack_fragments %c scales %s : tensor<1x64xf32> zero 8 bits 8 batch [] n [0] k [1]
       : tensor<8x4x128xi32> -> tensor<64x512xf32>
   return
@@ -433,7 +433,7 @@ func.func @t39_codes(%c: tensor<8x4x128xi32>, %s: tensor<1x64xf32>) {
 // -----
 
 func.func @t39_scales(%c: tensor<8x4x128xi32>, %s: tensor<1x60xf32>) {
-  // expected-error @+1 {{has codes, scales or zeros of another shape or type than the result needs (T39)}}
+  // expected-error @+1 {{needs codes, scales and zeros whose shapes and types fit the result (T39)}}
   %0 = disc_tensor.unpack_fragments %c scales %s : tensor<1x60xf32> zero 8 bits 4 batch [] n [0] k [1]
       : tensor<8x4x128xi32> -> tensor<60x512xf32>
   return

@@ -191,7 +191,7 @@ def test_wrong_shapes(mlp, x):
         (torch.ones(6, 24, dtype=torch.float64), "float32"),
         (torch.ones(6, 24, device="meta"), "input 'x': expected a dense tensor on cpu"),
         (torch.ones(6, 24).to_sparse(), "input 'x': expected a dense tensor on cpu"),
-        (np.zeros((6, 24), [("a", "i1"), ("b", "f4")])["b"], "is no multiple of the element's size; copy the array"),
+        (np.zeros((6, 24), [("a", "i1"), ("b", "f4")])["b"], "is not a multiple of the element's size; copy the array"),
     ],
     ids=lambda value: str(getattr(value, "dtype", type(value).__name__)),
 )
