@@ -119,32 +119,33 @@ def compile(
     first call, with that call's arguments as the example (see :class:`disc.LazyModel`).
 
     Args:
-        model: a module, a function, a method, a ``functools.partial`` or another callable; what
-            ``torch.export.export`` made of a module; or an ONNX model, in a file or as a ModelProto.
-        args: example arguments, as for ``torch.export.export``, or one tensor, which is ``(tensor,)``; none for ONNX.
-            Values that are no tensors, such as strings, bools and None, are constants of the compiled model, which
-            calls must repeat. Floats are inputs where the model's code allows it, ints if ``dynamic_shapes`` says so.
+        model: a module, a function, a method, a ``functools.partial`` or another callable; a program that
+            ``torch.export.export`` returned; or an ONNX model, in a file or as a ModelProto.
+        args: example arguments, as for ``torch.export.export``, or one tensor, which is ``(tensor,)``. An ONNX model
+            needs no examples. Values that are not tensors, such as strings, bools and None, are constants of the
+            compiled model, and calls must pass the same values. Floats are inputs where the model's code allows it,
+            ints if ``dynamic_shapes`` makes them dynamic.
         kwargs: example keyword arguments.
-        examples: instead of ``args`` and ``kwargs`` several examples, each a tuple of arguments, a dict of keyword
+        examples: several examples instead of ``args`` and ``kwargs``: each is a tuple of arguments, a dict of keyword
             arguments, or a tensor. Dims and ints that differ between them are dynamic, the others static unless
-            ``dynamic_shapes`` says more; ``model.dynamic_report`` lists both. The model serves all examples, or
-            compiling fails.
+            ``dynamic_shapes`` makes them dynamic; ``model.dynamic_report`` lists both. The model accepts all examples,
+            or compiling fails.
         dynamic_shapes: which dims are dynamic: ``"auto"`` for every dim of every tensor that the model's code does not
             fix (a warning lists those that it fixes), or specs as for ``torch.export.export``, where a string names a
-            dim, ``{0: "batch", 1: "length"}``. Dims of one name are equal. None: no dim is dynamic. Where the model
-            works for a part of a named dim's sizes only, that part is compiled, and a warning names it. Those of an
-            ONNX model are its dim_params: ``{"batch": Dim("batch", max=64), "length": 128}`` gives one a range and
-            makes one static.
+            dim, ``{0: "batch", 1: "length"}``. Dims of one name are equal. None: no dim is dynamic. If the model
+            works only for some sizes of a named dim, it is compiled for those, and a warning names them. The dynamic
+            dims of an ONNX model are its dim_params: ``{"batch": Dim("batch", max=64), "length": 128}`` sets the range
+            of one and makes the other static.
         fixed: for ONNX, inputs that become constants of the compiled model, with their values.
-        target: what it is to run on, ``"cpu"`` or ``"cuda"`` (see :mod:`disc.targets`); None means what the options say
-            and, where they do not, the device of the model's parameters, or of the arguments if it has none. Of several
-            GPUs it is the one where these tensors lie.
+        target: the kind of machine to compile for, ``"cpu"`` or ``"cuda"`` (see :mod:`disc.targets`). None means the
+            target of the options; without one, the device of the model's parameters, or of the arguments if it has no
+            parameters. With several GPUs, the model runs on the one that holds these tensors.
         options: see :class:`disc.Options`.
-        fallback: whether PyTorch is to do the operations that have no lowering rule, such as custom operators, while
-            the model runs; ``model.fallbacks`` lists them. For PyTorch models on the CPU.
-        backends: back ends of others that may compile parts of the model, in order of precedence: names of installed
-            ones (:func:`disc.backends.available`) or :class:`disc.backends.Backend`. ``model.backends`` says who
-            compiled what. For PyTorch models.
+        fallback: whether PyTorch runs the operations that have no lowering rule, such as custom operators, in each
+            call; ``model.fallbacks`` lists them. For PyTorch models on the CPU.
+        backends: external back ends that may compile parts of the model, in order of precedence: names of installed
+            ones (:func:`disc.backends.available`) or :class:`disc.backends.Backend`. ``model.backends`` lists which
+            operations each of them compiled. For PyTorch models.
 
     Raises:
         CompileError: a stage failed; its message has the line of Python and a reproducer.
@@ -230,7 +231,7 @@ def with_backends(options: Options, backends: Sequence[Choice] | Choice | None, 
 
 
 def name_of(model: Any) -> str:
-    """What logs and viewers call a model: its class or function, the file of an ONNX model, or the graph in it."""
+    """The name of a model in logs and viewers: its class or function, or the file or the graph of an ONNX model."""
     if isinstance(model, (str, os.PathLike)):
         return Path(model).stem
     if is_onnx(model):
@@ -239,7 +240,7 @@ def name_of(model: Any) -> str:
 
 
 def _is_decorator(model: Any, args: Any, kwargs: Any, examples: Any) -> bool:
-    """Whether ``compile`` is used as a decorator: for a function that takes arguments, and none are given."""
+    """Whether ``compile`` is used as a decorator: for a function with parameters, without example arguments."""
     if examples is not None or kwargs or not (isinstance(args, (tuple, list)) and not args):
         return False
     if model is None:
@@ -256,7 +257,7 @@ def check_not_compiled(model: Any) -> None:
     """ArgumentTypeError for a compiled model."""
     if isinstance(model, Model):
         raise ArgumentTypeError(
-            "the model is compiled already: call it, or compile the module that it was made of with other settings:"
+            "the model is already compiled: call it, or compile its module with other settings:"
             " disc.compile(model.module, ...)"
         )
 
@@ -281,8 +282,8 @@ def check_arguments(
             args = (args,)
         if not isinstance(args, (tuple, list)):
             raise ArgumentTypeError(
-                f"args: expected a tuple of example arguments or one tensor, got {type(args).__name__}; keyword"
-                " arguments are given as kwargs={...}"
+                f"args: expected a tuple of example arguments or one tensor, got {type(args).__name__}; pass keyword"
+                " arguments as kwargs={...}"
             )
         if kwargs is not None and not isinstance(kwargs, Mapping):
             raise ArgumentTypeError(
@@ -292,7 +293,7 @@ def check_arguments(
         records.register((args, kwargs))
         if fixed:
             raise ArgumentTypeError(
-                "fixed: inputs of ONNX models alone can be fixed; a PyTorch model takes them as arguments"
+                "fixed: only inputs of ONNX models can be fixed; pass the values as arguments of the PyTorch model"
             )
     elif not is_onnx(model):
         found = repr(model) if isinstance(model, (str, os.PathLike)) else type(model).__name__
@@ -300,22 +301,22 @@ def check_arguments(
             f"expected a torch.nn.Module or another callable, an ExportedProgram or an ONNX model, got {found}"
         )
     elif len(args) or kwargs:
-        raise ArgumentTypeError("an ONNX model declares its inputs: leave the example arguments out")
+        raise ArgumentTypeError("an ONNX model declares its inputs: leave out the example arguments")
     return (model if module is None else module), args, kwargs, check_options(options)
 
 
 def _devices_of(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> list[torch.device]:
-    """Where a model's parameters and buffers lie, which is one device at most, then where its arguments do."""
+    """The device of a model's parameters and buffers, if it has any, then those of its arguments."""
     tensors: Iterable[Any] = ()
     if isinstance(model, torch.nn.Module):
         tensors = (*model.parameters(), *model.buffers())
     elif isinstance(model, ExportedProgram):
         tensors = model.state_dict.values()
-    # Of CPUs there is one, whatever its number.
+    # All CPU devices are the same, whatever their number.
     devices = {x.device if x.device.type == "cuda" else torch.device(x.device.type) for x in tensors}
     if len(devices) > 1:
         raise ArgumentValueError(
-            f"the model's parameters lie on several devices: {', '.join(sorted(map(str, devices)))}"
+            f"the model's parameters are on several devices: {', '.join(sorted(map(str, devices)))}; move them to one"
         )
     return [*devices, *(x.device for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor))]
 
@@ -339,12 +340,12 @@ _CHIPS = {8: "sm_80", 9: "sm_90"}
 
 
 def target_of(device: torch.device) -> str:
-    """The target whose tensors lie on a device of torch's: of NVIDIA's GPUs only the chip of this one's generation."""
+    """The target for a device of torch; for NVIDIA's GPUs, only the chip of this one's generation."""
     if device.type != "cuda":
         return "cpu"
     if torch.version.hip:
         return "rocm"
-    # Tensors without numbers may be on a GPU that is not there.
+    # Fake tensors may be on a GPU that does not exist.
     chip = _CHIPS.get(torch.cuda.get_device_capability(device)[0]) if torch.cuda.is_available() else None
     return "cuda" if chip is None else f"cuda:{chip}"
 
@@ -355,14 +356,14 @@ def steps(compilation: Compilation) -> int:
 
 
 def build(compilation: Compilation, program: ImportedProgram, device: int = 0) -> _native.Executable | None:
-    """The code of an imported program, without its parameters yet; None if the options stop before that.
+    """The code of an imported program, before its parameters are loaded; None if the options stop before that.
 
-    ``device`` is the number of the GPU that it is for, if it is for one.
+    ``device`` is the number of the GPU, for a target that has one.
     """
     options = compilation.options
     module = compilation.parsed(program)
     negotiation = compilation.negotiation
-    # The code of back ends is theirs to cache.
+    # External back ends cache their own code.
     cached = None if negotiation else code_cache.entry(options, compilation.pipeline, compilation.texts[IMPORT])
     found = None if cached is None else cached.find()
     if found is not None:
@@ -391,7 +392,7 @@ def _with_budget(executable: _native.Executable, options: Options) -> _native.Ex
 
 
 def load(executable: _native.Executable, tensors: Mapping[str, torch.Tensor]) -> None:
-    """Binds parameters by their names, and does the work that depends on them alone."""
+    """Binds parameters by their names, and runs the computations that depend only on them."""
     parameters = [tensors[name].detach() for name in executable.info()["parameters"]]
     try:
         executable.init(parameters)
@@ -403,7 +404,7 @@ def watch(executable: _native.Executable, program: ImportedProgram, model: Any) 
     """Has the executable pack the parameters again when they change; None for an ONNX model's."""
     names = executable.info()["parameters"]
     if not all(name in program.sources for name in names):
-        return None  # They are nobody else's.
+        return None  # Only the compiled model holds them.
     module = model if isinstance(model, torch.nn.Module) else None
     tensors = {name: program.sources[name] for name in names}
     weights = WeightWatch(module, tensors, program.states, signless)
@@ -413,7 +414,7 @@ def watch(executable: _native.Executable, program: ImportedProgram, model: Any) 
 
 def _symbols(options: Options) -> int:
     """The ``CodeSymbols`` of lib/Target/Driver/Jit.h, as a number: while the native module is imported nothing may run
-    that Ctrl-C can interrupt, such as the making of an enum."""
+    that Ctrl-C can interrupt, such as the definition of an enum."""
     return 2 if options.profile == "jitdump" else int(options.profile)
 
 

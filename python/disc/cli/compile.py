@@ -57,7 +57,7 @@ def _complete_machines(ctx: click.Context, param: click.Parameter, incomplete: s
 )
 @click.argument("model", metavar="MODEL.pt2|.onnx", type=_path)
 @click.option(
-    "-o", "--output", metavar="FILE", help="By default libNAME.so, libNAME.a, NAME.o, .ll or .s, as --emit says."
+    "-o", "--output", metavar="FILE", help="By default libNAME.so, libNAME.a, NAME.o, .ll or .s, depending on --emit."
 )
 @click.option("--header", metavar="FILE", type=_path, help="Write the C header of the model, and disc.h beside it.")
 @click.option("--prefix", metavar="DIR", type=_path, help="Install library, headers, CMake and pkg-config files here.")
@@ -130,9 +130,9 @@ def _complete_machines(ctx: click.Context, param: click.Parameter, incomplete: s
     "backends",
     metavar="NAME",
     multiple=True,
-    help="Let this back end of others compile parts of the model; several, in order of precedence.",
+    help="Let this external back end compile parts of the model; several, in order of precedence.",
 )
-@click.option("--explain", is_flag=True, help="Print who compiles each operation that a back end could, and why.")
+@click.option("--explain", is_flag=True, help="Print the back end chosen for each operation, and why.")
 @click.option("--dump-ir", metavar="DIR", type=_path, help="Write the IR after each stage, LLVM IR and assembly.")
 @click.option(
     "--compile-to",
@@ -163,7 +163,7 @@ def command(**options: Any) -> None:
     """
     if options["quiet"] and options["verbose"]:
         text.fail("--quiet and --verbose contradict each other", _USAGE_ERROR)
-    # Both are about torch's own code, not the user's.
+    # Both kinds of warning are about torch's own code, not the user's.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", FutureWarning)
@@ -178,7 +178,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(args: argparse.Namespace) -> None:
     _check(args)
     if not args.verbose:
-        # It logs what it raises.
+        # torch.export logs the errors that it raises.
         logging.getLogger("torch.export").setLevel(logging.CRITICAL)
     program = load_model(args.model)
     args.dynamic_shapes = None
@@ -205,13 +205,13 @@ def _run(args: argparse.Namespace) -> None:
 
 @contextlib.contextmanager
 def compile_errors() -> Iterator[None]:
-    """Turns what compiling raises into errors of a command."""
+    """Turns exceptions of the compiler into errors of the command."""
     try:
         yield
     except CompileError as error:
         _fail(str(error))
     except ValueError as error:
-        # An option's value that only the compiler knows, such as a kind of CPU.
+        # A value that only the compiler can check, such as a kind of CPU.
         _fail(text.shortened(str(error), _LIKELY, targets.names()), _USAGE_ERROR)
     except BrokenPipeError:
         raise
@@ -220,18 +220,18 @@ def compile_errors() -> Iterator[None]:
 
 
 def dynamic_shapes(program: ExportedProgram | Path, items: Sequence[str]) -> Any:
-    """What ``--dims`` says, as :func:`disc.compile` takes it."""
+    """The value of ``--dims`` as ``dynamic_shapes`` of :func:`disc.compile`."""
     return _ranges(items) if isinstance(program, Path) else _named_dims(program, items)
 
 
 def _check(args: argparse.Namespace) -> None:
-    """What can be said before the model is read."""
+    """Checks the options that do not depend on the model, before it is read."""
     if args.compile_to is None and args.output == "-":
         _fail("only IR (--compile-to) can be written to the standard output", _USAGE_ERROR)
     if args.compile_to is not None and (args.prefix or args.header):
-        _fail("--compile-to writes IR alone: --prefix and --header have no use", _USAGE_ERROR)
+        _fail("--compile-to writes only IR: leave out --prefix and --header", _USAGE_ERROR)
     if args.prefix and args.emit not in ("shared", "static"):
-        _fail(f"--prefix installs libraries: --emit {args.emit} is none", _USAGE_ERROR)
+        _fail(f"--prefix installs libraries: expected --emit shared or static, got {args.emit}", _USAGE_ERROR)
     args.target, args.cpu = _names(args.target), None if args.cpu is None else _names(args.cpu)
     for option, names in (("--target", args.target), ("--cpu", args.cpu)):
         if names == []:
@@ -259,7 +259,7 @@ def _names(text: str) -> list[str]:
 
 
 def load_model(path: Path) -> ExportedProgram | Path:
-    """The exported program in a file; of an ONNX file, which is read later, its path."""
+    """The exported program in a file; the path of an ONNX file, which is read later."""
     if path.suffix == ".onnx":
         try:
             path.open("rb").close()
@@ -283,23 +283,23 @@ def load_model(path: Path) -> ExportedProgram | Path:
     try:
         with zipfile.ZipFile(path) as archive:
             names = [name.partition("/")[2] for name in archive.namelist()]
-    except Exception as error:  # Damage is found at many places, and reported as many kinds of exception.
+    except Exception as error:  # Damage is found in many places, as many kinds of exception.
         _fail(f"{path} is not an exported program ({wanted}): the archive is damaged: {error}")
     if not any(name.startswith("models/") for name in names) and "data.pkl" not in names:
         _fail(f"{path} is not an exported program ({wanted})")
     if "data.pkl" in names:
-        what = "a TorchScript program" if any(name.startswith("code/") for name in names) else "what torch.save wrote"
+        what = "a TorchScript program" if any(name.startswith("code/") for name in names) else "a file of torch.save"
         _fail(f"{path} is not an exported program but {what} (torch.export.save writes exported programs)")
     try:
         with open(path, "rb") as file:
             return torch.export.load(file)
-    except Exception as error:  # Whatever a file that is damaged, or of another version, makes torch raise.
+    except Exception as error:  # A damaged file, or one of another version, raises many kinds of exception.
         lines = str(error).strip().splitlines() or [type(error).__name__]
         _fail(f"{path} is not an exported program that torch {torch.__version__} reads ({wanted}): {lines[0]}")
 
 
 def _ranges(items: Sequence[str]) -> dict[str, Any]:
-    """What --dims says of an ONNX model."""
+    """The ranges and sizes that --dims sets for an ONNX model."""
     from torch.export import Dim
 
     ranges: dict[str, Any] = {}
@@ -318,7 +318,7 @@ def _ranges(items: Sequence[str]) -> dict[str, Any]:
 
 
 def _named_dims(program: ExportedProgram, items: Sequence[str]) -> Any:
-    """What --dims says, as ``dynamic_shapes`` of the program."""
+    """The value of --dims as ``dynamic_shapes`` of the program."""
     from ..torch_compat import pytree
 
     names = list(program.graph_signature.user_inputs)
@@ -330,7 +330,7 @@ def _named_dims(program: ExportedProgram, items: Sequence[str]) -> Any:
         given = {i: dim.strip() for i, dim in enumerate(dims.split(",")) if dim.strip()}
         for dim in given.values():
             if not dim.isidentifier():
-                _fail(f"--dims {item}: {dim!r} is no name", _USAGE_ERROR)
+                _fail(f"--dims {item}: {dim!r} is not a name; use letters, digits and _", _USAGE_ERROR)
         specs[names.index(name)] = given
     assert program.call_spec.in_spec is not None
     args, kwargs = pytree.tree_unflatten(specs, program.call_spec.in_spec)
@@ -378,7 +378,7 @@ def _default_output(args: argparse.Namespace) -> Path:
 
 
 def _report(artifact: Artifact, args: argparse.Namespace) -> str:
-    """What was made, of what size, and how long it took."""
+    """The files that were written, their sizes, and the time of each step."""
     files = [("library", artifact.path)]
     files += [(what, path) for what, path in (("weights", artifact.weights), ("header", artifact.header)) if path]
     rows = [(what, str(path), text.size(Path(path).stat().st_size)) for what, path in files if Path(path).is_file()]

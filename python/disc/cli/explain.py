@@ -44,7 +44,7 @@ _SHRINKING = ("code", "message", "of", "reason", "why")
 @click.option("--dims", metavar="INPUT=NAME,...", multiple=True, help="Names of dynamic dims, as for disc compile.")
 @click.option("--run/--no-run", default=True, show_default=True, help="Run the model to find its slowest lines.")
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads of one call (default: all cores).")
-@click.option("--backend", "backends", metavar="NAME", multiple=True, help="A back end of others, as for disc compile.")
+@click.option("--backend", "backends", metavar="NAME", multiple=True, help="An external back end, as for disc compile.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with all guards, dims and lines.")
 @commands.version_option
 def command(

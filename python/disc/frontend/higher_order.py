@@ -58,7 +58,7 @@ def _number(marked: Tensor, *values: Any) -> Any:
 def _split(values: _Values, what: str) -> tuple[list[Tensor], list[Any]]:
     for value in values:
         if not isinstance(value, (Tensor, int, torch.SymInt)):
-            raise _refusal(f"{what} has a {type(value).__name__} among its tensors and ints; make a tensor of it")
+            raise _refusal(f"{what}: expected tensors and ints, got a {type(value).__name__}; convert it to a tensor")
     return [v for v in values if isinstance(v, Tensor)], [v for v in values if not isinstance(v, Tensor)]
 
 
@@ -71,21 +71,21 @@ def _joined(like: _Values, tensors: _Values, numbers: _Values) -> list[Any]:
 
 
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: _Values) -> Any:
-    """``torch.cond``, whose sides may give tensors of different extents, and different ints."""
+    """``torch.cond``, whose functions may return tensors of different sizes, and different ints."""
     if not isinstance(pred, (Tensor, torch.SymBool)):
         return (true_fn if pred else false_fn)(*operands)
     markers.refuse_inside_transforms("torch.cond")
     begin = markers.branch_begin(_condition(pred))
     before = _symbols()
     then, spec = pytree.tree_flatten(true_fn(*operands))
-    tensors, numbers = _split([v for v in then if v is not None], "a side of cond")
+    tensors, numbers = _split([v for v in then if v is not None], "torch.cond")
     middle = markers.branch_else(begin, tensors, [], numbers)
     orelse, other_spec = pytree.tree_flatten(false_fn(*operands))
-    others, other_numbers = _split([v for v in orelse if v is not None], "a side of cond")
+    others, other_numbers = _split([v for v in orelse if v is not None], "torch.cond")
     end = markers.branch_end(middle, others, [], other_numbers)
     kinds = [[type(v) if v is None else isinstance(v, Tensor) for v in side] for side in (then, orelse)]
     if spec != other_spec or kinds[0] != kinds[1]:
-        raise _refusal(f"the sides of cond give different structures; they must be alike: {spec} and {other_spec}")
+        raise _refusal(f"both functions of torch.cond must return the same structure, got {spec} and {other_spec}")
     results = [_merged(end, n, a, b, before) for n, (a, b) in enumerate(zip(tensors, others, strict=True))]
     merged = [
         a if _is_one(a, b, before) else _number(markers.branch_number(end, n), a, b)
@@ -96,15 +96,15 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
 
 
 def _symbols() -> set[sympy.Symbol] | None:
-    """The symbols that there are so far."""
+    """The symbols that exist so far."""
     env = environment()
     return None if env is None else set(env.var_to_range)
 
 
 def _is_one(a: Any, b: Any, before: set[sympy.Symbol] | None) -> bool:
-    """Whether what two sides give is one number, which is known in front of the branch.
+    """Whether both sides return the same number, which is known before the branch.
 
-    Torch takes sizes that both sides compute from one tensor, as ``nonzero`` does, for one number.
+    Torch treats sizes that both sides compute from one tensor, as ``nonzero`` does, as one number.
     """
     if before is not None and isinstance(a, torch.SymInt) and not a.node.expr.free_symbols <= before:
         return False
@@ -114,8 +114,8 @@ def _is_one(a: Any, b: Any, before: set[sympy.Symbol] | None) -> bool:
 def _merged(end: Tensor, number: int, a: Tensor, b: Tensor, before: set[sympy.Symbol] | None) -> Tensor:
     if a.dtype != b.dtype or a.dim() != b.dim():
         raise _refusal(
-            f"the sides of cond give {a.dtype} {list(a.shape)} and {b.dtype} {list(b.shape)}; they must have one dtype"
-            " and as many dims",
+            "both functions of torch.cond must return tensors of the same dtype and rank, got"
+            f" {a.dtype} {list(a.shape)} and {b.dtype} {list(b.shape)}",
         )
     size = [
         x if _is_one(x, y, before) else _extent(markers.branch_size(end, number, dim))
@@ -134,7 +134,7 @@ def _loop(
     step: Callable[[Any, list[Any]], tuple[_Values, _Values, Any]],
     what: str,
 ) -> tuple[list[Any], list[Tensor]]:
-    """A loop; ``step(number, carried)`` gives what is carried, the rows to stack, and the next condition."""
+    """A loop; ``step(number, carried)`` returns the carried values, the rows to stack, and the next condition."""
     markers.refuse_inside_transforms(what)
     tensors, numbers = _split(first, what)
     begin = markers.loop_begin(count, None if pred is None else _condition(pred))
@@ -145,11 +145,12 @@ def _loop(
     inside = [markers.loop_carried(begin, t, t.shape, slot) for slot, t in enumerate(tensors)]
     after, rows, again = step(index, _joined(first, inside, inner))
     if len(after) != len(first):
-        raise _refusal(f"{what} carries {len(first)} values and a step gives {len(after)}")
+        raise _refusal(f"{what}: a step must return the {len(first)} carried values, got {len(after)}")
     for old, new in zip(first, after, strict=True):
         if not _alike(old, new):
             raise _refusal(
-                f"{what} carries {_described(old)} and a step makes {_described(new)} of it; they must be alike"
+                f"{what}: a carried value must keep its type and shape, got {_described(old)} before a step and"
+                f" {_described(new)} after it"
             )
     following, nexts = _split(after, what)
     slots = list(range(len(tensors)))
@@ -157,7 +158,7 @@ def _loop(
     end = markers.loop_end(begin, slots, inside, following, list(rows), condition, nexts)
     lasts = [markers.loop_last(end, t, t.shape, slot) for slot, t in enumerate(tensors)]
     last_numbers = [markers.loop_last_number(end, k).item() for k in range(len(numbers))]
-    # A loop with a condition finds out how many steps it makes.
+    # The number of steps of a loop with a condition is known after it.
     steps = count if pred is None or not rows else _extent(markers.loop_trips(end))
     stacks = [markers.loop_stack(end, row, steps, n) for n, row in enumerate(rows)]
     return _joined(first, lasts, last_numbers), stacks
@@ -171,7 +172,7 @@ def _alike(old: Any, new: Any) -> bool:
 
 
 def known_false(condition: Any) -> bool:
-    """Whether a condition on extents can hold for none."""
+    """Whether a condition on sizes is false for all of them."""
     return statically_known_true(torch.sym_not(condition))
 
 
@@ -182,7 +183,7 @@ def _described(value: Any) -> str:
 def while_loop(
     cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried: _Values, additional: _Values, **_: Any
 ) -> tuple[Any, ...]:
-    """``while_loop``: of tensors that keep their shapes, and ints."""
+    """``while_loop`` over tensors that keep their shapes, and ints."""
 
     def step(_: Any, now: list[Any]) -> tuple[_Values, _Values, Any]:
         after = pytree.tree_leaves(body_fn(*now, *additional))
@@ -194,7 +195,7 @@ def while_loop(
 def while_loop_stack_output(
     cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried: _Values, additional: _Values, **_: Any
 ) -> tuple[Any, ...]:
-    """``while_loop`` with the values after all steps, stacked; what it begins with where it makes no step."""
+    """``while_loop`` with the values after all steps, stacked; without a step, the first values."""
 
     def step(_: Any, now: list[Any]) -> tuple[_Values, _Values, Any]:
         after = pytree.tree_leaves(body_fn(*now, *additional))
@@ -246,8 +247,8 @@ def generic_associative_scan(
 ) -> list[Tensor]:
     """``associative_scan`` with a function of many elements at once.
 
-    Step by step each element is combined with the one that is 1, 2, 4, ... before it, so that the number of steps is
-    the logarithm of the extent, and each of them works on whole tensors (Hillis and Steele, Data Parallel Algorithms,
+    Each step combines every element with the one that is 1, 2, 4, ... places before it, so that the number of steps is
+    the logarithm of the size, and each step works on whole tensors (Hillis and Steele, Data Parallel Algorithms,
     1986).
     """
     count = leaves[0].shape[dim]
@@ -258,7 +259,7 @@ def generic_associative_scan(
         distance, *elems = now
         before = [x.index_select(dim, (place - distance).clamp(min=0)) for x in elems]
         combined = pytree.tree_leaves(operator(*before, *elems, *additional_inputs))
-        # What has none so far before it is done.
+        # Elements without another one at this distance are finished.
         kept = [
             torch.where(masks.reshape([*masks.shape[: dim + 1], *[1] * (x.dim() - dim - 1)]) >= distance, new, x)
             for new, x in zip(combined, elems, strict=True)
@@ -269,18 +270,18 @@ def generic_associative_scan(
     return _loop(-1, distance < count, [distance, *leaves], step, "associative_scan")[0][1:]
 
 
-# -- in the place of PyTorch's ---------------------------------------------------------------------------------
+# -- replacements of PyTorch's functions -----------------------------------------------------------------------
 
 
 def invoke_subgraph(subgraph: Callable[..., Any], _: str | None, *operands: Any) -> Any:
-    """A function of its own (``torch.compiler.nested_compile_region``)."""
+    """A separate function (``torch.compiler.nested_compile_region``), traced inline."""
     return subgraph(*operands)
 
 
 def flex_attention(query: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor, Tensor]:
     """``flex_attention`` by its definition: all scores, the function of them and the mask."""
     result, sums, largest = math_attention(query, *args, **kwargs)
-    # Stored as the query is.
+    # Stored in the order of the query.
     order = sorted(range(query.dim()), key=query.stride, reverse=True)
     stored = result.permute(order).contiguous()
     return stored.permute([order.index(dim) for dim in range(query.dim())]), sums, largest
@@ -294,21 +295,21 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "map_impl": map_,
     "associative_scan": associative_scan,
 }
-# In graphs of AOTAutograd there are more.
+# Graphs of AOTAutograd contain more.
 _IN_GRAPHS: dict[str, Callable[..., Any]] = {"invoke_subgraph": invoke_subgraph, "flex_attention": flex_attention}
 FLATTENED = frozenset([*_OPERATORS, *_IN_GRAPHS])
 
 
 @contextmanager
 def flattened(*, subgraphs: bool = False) -> Iterator[None]:
-    """While it is active, control flow operators are traced as this module says.
+    """While it is active, control flow operators are traced by the functions of this module.
 
-    With ``subgraphs`` so are operators that call a function.
+    With ``subgraphs``, so are operators that call a function.
     """
     functions = {**_OPERATORS, **(_IN_GRAPHS if subgraphs else {})}
     with replaced(
         {
-            # Without Dynamo in between, which knows less of Python than tracing does.
+            # Without Dynamo, which supports less of Python than tracing does.
             patches.COMPILE_BODY: instead(lambda function, args: function(*args)),
             patches.COMPILE: instead(lambda function=None, **_: function or (lambda decorated: decorated)),
             patches.COMPILE_CONTEXT: instead(nullcontext),
@@ -331,5 +332,5 @@ def reason_against_higher_order(node: Node) -> str:
     custom = node.args[0] if node.args and isinstance(node.args[0], OpOverload) else None
     if custom is not None:
         # auto_functionalized: an operator that changes its arguments, on copies of them.
-        return f"it stands for the custom operator {custom}, which changes its arguments"
+        return f"it calls the custom operator {custom}, which changes its arguments"
     return "higher-order operators are not supported"

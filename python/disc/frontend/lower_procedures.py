@@ -205,7 +205,7 @@ class ProcedureLowering(RegionLowering):
     def _fitted(self, x: Tensor, extents: Sequence[Extent], static: Sequence[int | None]) -> Tensor:
         """A tensor of these extents, of the type that has those of them that are static."""
         for have, want in zip(x.dims, extents, strict=True):
-            self._b.require_equal(have, want, "a value of a recursive function has another extent than is known of it")
+            self._b.require_equal(have, want, "a size in a value of a recursive function differs from the known size")
         dims = [self._b.index(want) if n is None else n for want, n in zip(extents, static, strict=True)]
         return self._b.reshape(x, dims)
 

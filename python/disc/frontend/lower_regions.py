@@ -33,14 +33,14 @@ _END = {
     PROCEDURE: PROCEDURE_END,
 }
 
-# What may stop a call, and so must not be done for a step that there is not.
+# Operations that may stop a call, and so must not run if the loop has no step.
 _FAILING = ("disc_shape.require", "disc_shape.bind", "disc_tensor.check_index", "disc_tensor.call")
 _DIVISIONS = ("arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.floordivsi", "arith.ceildivsi")
 
 
 @dataclass(frozen=True)
 class Marked:
-    """Stands for the tensor of which ``.item()`` is a number that a region defines."""
+    """Stands for a tensor whose ``.item()`` is a number that a region defines."""
 
     extent: Extent
 
@@ -52,9 +52,9 @@ class Number:
     op: ir.Operation
     """The marker."""
     expr: sympy.Expr | None
-    """What torch calls the number; None if nobody asks for it."""
+    """Torch's expression for the number; None if it is not used."""
     name: str | None
-    """The symbol that it is; None for one that may be negative, which is a tensor without dims."""
+    """Its symbol; None for a number that may be negative, which is a tensor without dims."""
 
 
 def end_of(name: Callable[[ir.Operation], str], ops: Sequence[ir.Operation], start: int) -> int:
@@ -63,7 +63,7 @@ def end_of(name: Callable[[ir.Operation], str], ops: Sequence[ir.Operation], sta
     for at in range(start + 1, len(ops)):
         if name(ops[at]) == wanted and ops[at].operands[0] == ops[start].result:
             return at
-    raise NotLowerable("it is left before its end")
+    raise NotLowerable("the branch or loop has no end in the graph")
 
 
 def _expression(size: Any) -> sympy.Expr:
@@ -89,10 +89,10 @@ class RegionLowering:
         self._begin = ops[start]
 
     def run(self, block: ir.Block) -> int:
-        """Lowers it at the end of ``block``; gives the place behind it."""
+        """Lowers it at the end of ``block``; returns the place after it."""
         return self._branch() if self._name(self._begin) == BRANCH else self._loop(block)
 
-    # -- what both have --------------------------------------------------------------------------
+    # -- common parts ----------------------------------------------------------------------------
 
     def _value(self, value: ir.Value) -> Any:
         return self._lowering.value(value)
@@ -113,7 +113,7 @@ class RegionLowering:
         return {key: ops[0] for key, ops in self._markers(of, kind, place).items()}
 
     def _number(self, op: ir.Operation) -> Number:
-        """The number that a marker's tensor holds, as a symbol that has no value yet."""
+        """The number in a marker's tensor, as a symbol that has no value yet."""
         for use in op.result.uses:
             value = self._lowering.fake(use.owner.operation)
             if isinstance(value, (int, torch.SymInt)):
@@ -122,12 +122,12 @@ class RegionLowering:
                     return Number(op, expr, None)
                 assert self._b.symbols is not None
                 known = self._b.symbols.name_of(expr) if expr not in self._b.symbol_values else None
-                # Without a name: torch has found out that it equals something else.
+                # Without a name: torch has found that it equals another number.
                 return Number(op, expr, self._b.symbol_for(known, expr))
         return Number(op, None, None)
 
     def _define(self, x: Number, tensor: Tensor | None = None) -> None:
-        """Gives the number its value: that of its symbol, here, or of a tensor."""
+        """Sets the number's value: that of its symbol here, or of a tensor."""
         if tensor is not None:
             self._lowering.values[x.op.result] = tensor
             return
@@ -138,7 +138,7 @@ class RegionLowering:
         if known is None and x.expr.is_Symbol:
             self._b.symbol_values[x.expr] = extent
         elif known is not None:
-            self._b.require_equal(extent, known, f"a number of a branch or a loop is not {x.expr}")
+            self._b.require_equal(extent, known, f"a number that a branch or a loop computes must be {x.expr}")
         self._lowering.values[x.op.result] = Marked(extent)
 
     def _tensor(self, value: Any) -> Tensor:
@@ -148,14 +148,14 @@ class RegionLowering:
     def _extent(self, value: Any) -> Extent:
         if isinstance(value, (int, ir.Value)):
             return value
-        raise NotLowerable("an extent that may be negative, as far as torch knows; torch._check(n >= 0) says that not")
+        raise NotLowerable("a size that may be negative; add torch._check(n >= 0) if it never is")
 
     def _size(self, value: Any) -> Extent:
-        """What a side or a step gives for a number that torch knows not to be negative behind it; checked."""
+        """The value of a side or a step for a number that is not negative after it, according to torch; checked."""
         return value if isinstance(value, (int, ir.Value)) else self._b.bind(self._tensor(value))
 
     def _shape(self, sizes: Sequence[Any], new: dict[sympy.Expr, str]) -> list[NamedExtent | None]:
-        """A shape as torch has it; ``new``: the symbols that the region defines. None: not known outside of it."""
+        """A shape of torch; ``new``: the symbols that the region defines. None: an extent unknown outside of it."""
         dims: list[NamedExtent | None] = []
         for size in sizes:
             expr = _expression(size)
@@ -163,12 +163,12 @@ class RegionLowering:
         return dims
 
     def _settled(self, x: Tensor, op: ir.Operation) -> Tensor:
-        """A result with the extents that torch knows of it, which are required."""
+        """A result with the extents that torch knows, which become requirements."""
         dims = []
         for dim, size in zip(x.dims, self._lowering.fake(op).shape, strict=True):
             known = self._b.extent_of(_expression(size))
             if known is not None:
-                self._b.require_equal(dim, known, f"an extent that a branch or a loop gives is not {size}")
+                self._b.require_equal(dim, known, f"a size in a result of a branch or a loop must be {size}")
             dims.append(dim if known is None or isinstance(dim, int) else known)
         return self._b.reshape(x, dims)
 
@@ -191,7 +191,7 @@ class RegionLowering:
         ]
         numbers = {n: self._number(op) for n, op in self._one(end, "branch_number", 1).items()}
         if any(x.name is None and x.expr is not None for _, _, x in sizes):
-            raise NotLowerable("an extent that differs from side to side, and may be negative as far as torch knows")
+            raise NotLowerable("a size that differs between the branches and may be negative; add torch._check(n >= 0)")
         sizes = [size for size in sizes if size[2].name is not None]
         results = self._markers(end, "branch_result", 3)
         named = [x for _, _, x in sizes] + [x for x in numbers.values() if x.name is not None]
@@ -203,7 +203,7 @@ class RegionLowering:
             dims = self._shape(fake.shape, new)
             for d, dim in enumerate(dims):
                 if dim is None:
-                    # One symbol for what is two numbers, one of each side, that torch takes for equal.
+                    # One symbol for two numbers, one of each side, that torch treats as equal.
                     name = self._b.symbol_for(None)
                     sizes.append((which, d, Number(ops[0], None, name)))
                     dims[d] = symbol(name)
@@ -247,7 +247,7 @@ class RegionLowering:
         end = self._ops[at_end]
         values = self._lowering.values
         count, pred = self._value(self._begin.operands[0]), self._value(self._begin.operands[1])
-        # `n % 3` of an `n` that may be negative is a number that may not.
+        # `n % 3` is never negative, even if `n` is.
         count = None if count == -1 else self._size(count)
         inside = self._dependent(self._ops[self._start + 1 : at_end], block)
         slots = [self._value(v) for v in _items(end.operands[1])]
@@ -256,7 +256,7 @@ class RegionLowering:
             if slot not in slots:
                 values[op.result] = self._value(op.operands[1])
         changing = self._one(self._begin, "loop_number", 2)
-        # A number that is none before a step is checked may be negative then: it is read from a tensor in the step.
+        # A number may be negative before the step is checked. Then it is read from a tensor in the step.
         whole = {n: all(map(self._is_extent, self._first_and_next(op, end, n))) for n, op in changing.items()}
         inner = {n: self._number(op) if whole[n] else Number(op, None, None) for n, op in changing.items()}
         sized = [n for n, x in inner.items() if x.name is not None]
@@ -276,7 +276,7 @@ class RegionLowering:
             dims = self._shape(sizes, named)
             for d, dim in enumerate(dims):
                 if dim is None:
-                    # An expression of the step, or of numbers: a number itself.
+                    # An expression over the step or its numbers becomes a number of the loop.
                     name, last = (self._b.symbol_for(None) for _ in range(2))
                     numbers.append(LoopNumber(inits[which].dims[d], name, last))
                     grown.append((which, d, name, _expression(sizes[d])))
@@ -330,11 +330,11 @@ class RegionLowering:
         return at_end + 1
 
     def _first_and_next(self, op: ir.Operation, end: ir.Operation, which: int) -> list[Any]:
-        """What torch knows of a loop's number before the loop and after a step."""
+        """Torch's values of a loop's number before the loop and after a step."""
         return [self._lowering.operands_of(op)[1], self._lowering.operands_of(end)[6][which]]
 
     def _is_extent(self, value: Any) -> bool:
-        """Whether torch knows a number not to be negative."""
+        """Whether torch knows that a number is not negative."""
         return bool(self._b.bounds(_expression(value)).lower >= 0)
 
     def _loop_number(self, op: ir.Operation, inside: Number, last: Number | None) -> LoopNumber:
@@ -342,7 +342,9 @@ class RegionLowering:
         assert inside.name is not None
         if last is None or last.name is None:
             if last is not None and last.expr is not None:
-                raise NotLowerable("a number that is negative at most after the loop, as far as torch knows")
+                raise NotLowerable(
+                    "a number of a loop that may be negative after it; add torch._check(n >= 0) if it never is"
+                )
             return LoopNumber(first, inside.name, self._b.symbol_for(None))
         return LoopNumber(first, inside.name, last.name)
 
@@ -358,7 +360,7 @@ class RegionLowering:
         return _whole(self._shape(fake.shape[1:], {})), fake.dtype
 
     def _dependent(self, ops: Sequence[ir.Operation], block: ir.Block) -> list[ir.Operation]:
-        """The operations of the step; those that are the same in each step are lowered before the loop, if they can."""
+        """The operations of the step; those that do not depend on it are lowered before the loop, if possible."""
         reached = {self._begin.result}
         inside: list[ir.Operation] = []
         at = 0
@@ -378,7 +380,7 @@ class RegionLowering:
         return inside
 
     def _hoisted(self, op: ir.Operation, block: ir.Block) -> bool:
-        """Lowers an operation of a loop before it, unless it could fail, which it must not without a step."""
+        """Lowers an operation before its loop, unless it could fail: without a step it must not."""
         if not op.results or not self._lowering.is_repeatable(op):
             return False
         scratch = ir.Module.create().body
@@ -399,7 +401,7 @@ class RegionLowering:
 
 def _whole(dims: Sequence[NamedExtent | None]) -> list[NamedExtent]:
     if any(dim is None for dim in dims):
-        raise NotLowerable("what each step of a loop appends must have one shape")
+        raise NotLowerable("values that the steps of a loop append must have one shape")
     return [dim for dim in dims if dim is not None]
 
 

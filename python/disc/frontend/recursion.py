@@ -1,12 +1,12 @@
 """Recursion over the children of a tree, computed for all nodes of a height at once.
 
 A function that calls itself for the children of its node (``self.node(tree.left)``) is traced once for each pattern of
-children and optional fields that a node can have: what the code asks of them (``tree.left is None``) is known there.
-The calls for children are inputs of the traced graph, its results are rows of a table with a row for each node. The
+children and optional fields that a node can have, so that tests of them (``tree.left is None``) have known results.
+The calls for children are inputs of the traced graph; its results are rows of a table with a row for each node. The
 program (``tree_program.py``) has a loop over groups of nodes of one height and pattern, and in it the graph for a batch
-of nodes (``batching.py``). A tree is as deep as it likes: nothing recurses.
+of nodes (``batching.py``). The compiled code does not recurse, so the depth of a tree is not limited.
 
-Several functions may call each other. What they take beside the node must be the same in all calls.
+Several functions may call each other. Their arguments other than the node must be the same in all calls.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class _Child:
         known = next((f for f in kind.fields if f.name == name), None)
         if known is None or known.optional:
             raise _refuse(
-                f"{name} of a node's child is read: a function of a node knows the fields of its children, but not "
+                f"{name} of a node's child is read: a function of a node can read the fields of its children, but not "
                 "their children; pass the child to a function that reads them"
             )
         return self.trace.field(name, self.number)
@@ -92,7 +92,7 @@ def _refuse(why: str, source: str | None = None) -> errors.CompileError:
 
 @dataclass(frozen=True)
 class Function:
-    """A function, with all that it takes beside a node."""
+    """A function, with its arguments other than the node."""
 
     call: Any = field(compare=False)
     args: tuple[Any, ...] = field(compare=False)
@@ -137,7 +137,7 @@ def _function(call: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tupl
     places: list[Any] = [i for i, x in enumerate(args) if isinstance(x, Placeholder)]
     places += [key for key, x in kwargs.items() if isinstance(x, Placeholder)]
     if len(places) != 1:
-        raise _refuse("a function takes several nodes; one is supported")
+        raise _refuse("a function has several nodes as arguments; pass only one")
     place = places[0]
     node = kwargs[place] if isinstance(place, str) else args[place]
     others = [(i, _identity(x)) for i, x in (*enumerate(args), *sorted(kwargs.items())) if i != place]
@@ -150,10 +150,10 @@ class Graph:
 
     module: GraphModule
     inputs: dict[Any, Tensor]
-    """What differs from node to node, by what it is, and the tensor that stands for it in the graph."""
+    """The values that differ between nodes, by kind, with the tensor for each in the graph."""
     spec: pytree.TreeSpec
     results: list[tuple[torch.dtype, tuple[int, ...], type]]
-    """Of each result, dtype, shape and what the code gives (a tensor, or a number)."""
+    """The dtype, the shape and the Python type (a tensor or a number) of each result."""
 
 
 @dataclass
@@ -164,7 +164,7 @@ class Gradients:
     inputs: dict[Any, Tensor]
     """As in :class:`Graph`; among them ("gradient", function, number, None) are those of the results."""
     wanted: list[Any]
-    """What each of the graph's outputs is the gradient of: an input, or the place of a parameter."""
+    """For each output of the graph, the input, or the place of the parameter, that it is the gradient of."""
 
     @property
     def outputs(self) -> list[Any]:
@@ -190,13 +190,13 @@ class _Trace:
         kind = self.recursion.kind
         known = next((f for f in kind.fields if f.name == name), None)
         if known is None:
-            raise _refuse(f"{name} is read, which is no tensor, number or child")
+            raise _refuse(f"{name} is read, but it is not a tensor, a number or a child")
         if known.optional and not self.pattern >> kind.optional.index(known) & 1:
             return None
         return self.input(("field", name, child), known.shape, known.dtype)
 
     def input(self, what: Any, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-        """The tensor that stands for something of each node's own."""
+        """The tensor that stands for a value that differs between nodes."""
         if what not in self.inputs:
             with disable_proxy_modes_tracing(), self.recursion.fakes:
                 self.inputs[what] = torch.empty(tuple(shape), dtype=dtype)
@@ -228,7 +228,8 @@ class _Trace:
             tensors = []
             for leaf in leaves:
                 if not isinstance(leaf, (Tensor, bool, int, float)):
-                    raise _refuse(f"{self.function.name} gives a {type(leaf).__name__}; tensors and numbers can be")
+                    name = self.function.name
+                    raise _refuse(f"{name} must return tensors and numbers, got a {type(leaf).__name__}")
                 kinds.append(Tensor if isinstance(leaf, Tensor) else type(leaf))
                 number = torch.float64 if isinstance(leaf, float) else None
                 tensors.append(leaf if isinstance(leaf, Tensor) else torch.full((), leaf, dtype=number))
@@ -271,15 +272,15 @@ class _Trace:
             )()
         if any(node.target in _BEGINNINGS for node in module.graph.nodes):
             raise _refuse(
-                f"{self.function.name} branches or loops on the data of a node, which is computed together with others:"
-                " compute both sides and take one with torch.where"
+                f"{self.function.name} branches or loops on the data of a node, but nodes are computed in batches:"
+                " compute both sides and select one with torch.where"
             )
         return module
 
 
 @contextmanager
 def isolated() -> Iterator[None]:
-    """Without what traces the program around it."""
+    """Disables the modes that trace the surrounding program."""
     with DisableTorchFunction(), disable_current_modes():
         yield
 
@@ -308,10 +309,10 @@ class Recursion:
         self.kind: TreeType = table.kind
         self.fakes: Any = detect_fake_mode(table.tensors)
         self.calls: dict[Function, dict[Function, str | None]] = {}
-        """The functions that each calls for children, and where."""
+        """The functions that each function calls for children, and where."""
         self.graphs: dict[Function, dict[int, Graph]] = {}
         self.failed: dict[int, Exception] = {}
-        """Patterns that the code is not for, and what it raises."""
+        """Patterns that the code does not support, with the exceptions that it raises."""
         self._signatures: dict[Function, Graph] = {}
 
     @property
@@ -321,16 +322,16 @@ class Recursion:
 
     @property
     def leaves(self) -> int:
-        """How many patterns have no children; they come first."""
+        """The number of patterns without children; they come first."""
         return 1 << len(self.kind.optional)
 
     def signature(self, function: Function) -> Graph:
-        """The function for a node without children, of which it cannot ask anything."""
+        """The function as traced for a node without children."""
         if function not in self._signatures:
             if len(self.graphs) > _MOST_FUNCTIONS:
                 raise _refuse(
-                    f"what {function.name} takes beside the node differs from call to call; it must be the same for "
-                    "all nodes: put it into the nodes",
+                    f"the arguments of {function.name} other than the node differ between calls; they must be the same "
+                    "for all nodes: make them fields of the nodes",
                     function.source,
                 )
             self.calls.setdefault(function, {})
@@ -352,7 +353,7 @@ class Recursion:
         return self._signatures[function]
 
     def is_recursive(self, function: Function) -> bool:
-        """Whether the function calls itself for children, be it through others. Traces what it needs to know."""
+        """Whether the function calls itself for children, directly or through others. Traces the functions it calls."""
         self.calls.setdefault(function, {})
         for pattern in self.patterns:
             try:
@@ -371,7 +372,7 @@ class Recursion:
         return function in reached
 
     def _trace_all(self, function: Function) -> None:
-        """The function for each pattern that it is for."""
+        """Traces the function for each pattern that it supports."""
         known = self.signature(function)
         for pattern in self.patterns:
             try:
@@ -383,21 +384,21 @@ class Recursion:
                 continue
             if (graph.spec, graph.results) != (known.spec, known.results):
                 raise _refuse(
-                    f"{function.name} gives {_described(known)} for nodes without children and {_described(graph)} "
-                    "for others; it must be the same for all",
+                    f"{function.name} returns {_described(known)} for nodes without children and {_described(graph)} "
+                    "for others; it must return the same dtypes and shapes for all nodes",
                     function.source,
                 )
             self.graphs[function][pattern] = graph
 
     def used(self, pattern: int) -> int:
-        """The children of whose results the code for a pattern needs some, as bits; -1 if the code is not for it."""
+        """The children whose results the code for a pattern reads, as bits; -1 if it does not support the pattern."""
         if pattern in self.failed:
             return -1
         inputs = [what for graphs in self.graphs.values() if graphs for what in graphs[pattern].inputs]
         return sum(1 << child for child in {what[-1] for what in inputs if what[-1] is not None})
 
     def gradients(self, parameters: Sequence[Tensor]) -> dict[Function, dict[int, Gradients]]:
-        """The gradients of all functions, for each pattern that the code is for."""
+        """The gradients of all functions, for each pattern that they support."""
         return {
             function: {
                 pattern: _Trace(self, function, pattern, differs=True).run_gradients(parameters)
@@ -409,7 +410,7 @@ class Recursion:
         }
 
     def run(self, function: Function) -> Any:
-        """The function of the tree's root."""
+        """Calls the function for the tree's root."""
         known = self.signature(function)
         if _kept:
             return pytree.tree_unflatten(_kept[-1](self, function), known.spec)
@@ -423,7 +424,7 @@ _kept: list[Callable[[Recursion, Function], list[Tensor]]] = []
 
 @contextmanager
 def kept_apart(results: Callable[[Recursion, Function], list[Tensor]]) -> Iterator[None]:
-    """While it is active, what a recursion gives is asked of ``results``, and nothing is computed."""
+    """While it is active, ``results`` returns the values of a recursion, and nothing is computed."""
     _kept.append(results)
     try:
         yield
@@ -455,7 +456,7 @@ def _described(graph: Graph) -> str:
 
 
 def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """A call in the code that is traced: its result where it is one of a recursion over a tree, else NotImplemented."""
+    """A call in the code that is traced: its result if it belongs to a recursion over a tree, else NotImplemented."""
     nodes = [x for x in (*args, *kwargs.values()) if isinstance(x, Placeholder)]
     if not nodes or not _is_code(function):
         return NotImplemented
@@ -472,7 +473,7 @@ def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
             if recursion.is_recursive(known):
                 return recursion.run(known)
         except errors.CompileError as error:
-            # Not for all nodes of a height at once: one after the other, where the code is rewritten.
+            # Not possible for all nodes of a height at once: the rewritten code computes one node after another.
             if not trees.is_by_rows():
                 raise trees.Unknown(error.stage, error.diagnostic, error.source) from error
             _by_rows.add(known.identity)

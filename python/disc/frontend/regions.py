@@ -1,7 +1,7 @@
 """Branches and loops of the host flow.
 
-What is built inside of a region has no value outside, but for what the region gives. Extents that differ from side to
-side of a branch, or from step to step of a loop, are symbols; where a shape has one, its name stands for the extent.
+Values that are built inside a region do not exist outside, except for its results. Extents that differ between the
+sides of a branch, or between the steps of a loop, are symbols; in a shape, the symbol's name stands for the extent.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ def declare_symbol(block: ir.Block, name: str, low: int, high: int | None) -> No
     }
     if high is not None:
         attributes["max"] = ir.IntegerAttr.get(i64, high)
-    # Before the functions, behind the other symbols: of two equal ones the first stands for both.
+    # Before the functions, after the other symbols: the first of two equal symbols represents both.
     first = next((op for op in block.operations if op.operation.name != "disc_shape.symbol"), None)
     with ir.InsertionPoint(block) if first is None else ir.InsertionPoint(first.operation):
         ir.Operation.create("disc_shape.symbol", attributes=attributes)
 
 
 class Side(NamedTuple):
-    """What one side of a branch gives."""
+    """The results of one side of a branch."""
 
     values: Sequence[Tensor]
     numbers: Sequence[Extent] = ()
@@ -51,7 +51,7 @@ class Side(NamedTuple):
 
 
 class LoopStep(NamedTuple):
-    """What one step of a loop gives."""
+    """The results of one step of a loop."""
 
     carried: Sequence[Tensor]
     rows: Sequence[Tensor] = ()
@@ -67,7 +67,7 @@ class LoopNumber:
 
     first: Extent
     name: str
-    """Of the symbol that it is in the step, ..."""
+    """The name of its symbol in the step, ..."""
     last: str
     """...and after the loop."""
 
@@ -75,7 +75,7 @@ class LoopNumber:
 class RegionBuilder(ViewBuilder):
     """Branches, loops, and the symbols that they define."""
 
-    # What the importer sets: where symbols are declared.
+    # Set by the importer: the block that declares symbols.
     module_block: Any = None
 
     def __init__(self) -> None:
@@ -121,7 +121,7 @@ class RegionBuilder(ViewBuilder):
             return number(ir.IntegerAttr(op.attributes["value"]).value)
         kind = None if op is None else _KINDS.get(op.name)
         if op is None or kind is None:
-            raise NotLowerable(f"an extent that is no expression over symbols: {extent}")
+            raise NotLowerable(f"a size that is not an expression over symbols: {extent}")
         return operation(kind, *(self.as_symbolic(operand) for operand in op.operands))
 
     def dims_attribute(self, dims: Sequence[NamedExtent], dtype: torch.dtype) -> ir.Attribute:
@@ -143,15 +143,15 @@ class RegionBuilder(ViewBuilder):
         return Tensor(value, tuple(self.named(d) if isinstance(d, Expression) else d for d in shape[0]), shape[1])
 
     def fitted(self, x: Tensor, shape: Shape, numbers: dict[str, Extent]) -> Tensor:
-        """``x``, required to have extents of ``shape``; ``numbers``: what symbols in it that are new are worth here."""
+        """``x``, with a requirement that its extents are ``shape``; ``numbers``: the values of its new symbols here."""
         dims: list[Extent] = []
         if x.dtype != shape[1] or x.rank != len(shape[0]):
-            raise NotLowerable(f"a value of a region is {x.value.type}, which is not {tensor_type(*shape)}")
+            raise NotLowerable(f"a value of a region must be {tensor_type(*shape)}, got {x.value.type}")
         for have, want in zip(x.dims, shape[0], strict=True):
             known = want
             if isinstance(want, Expression):
                 known = numbers[want.name] if want.name in numbers else self.named(want)
-            self.require_equal(have, known, "a value of a branch or a loop has another extent than is known of it")
+            self.require_equal(have, known, "a size in a result of a branch or a loop differs from the known size")
             dims.append(self.index(have) if isinstance(want, Expression) else want)
         return self.reshape(x, dims)
 
@@ -167,8 +167,8 @@ class RegionBuilder(ViewBuilder):
     ) -> list[Tensor]:
         """One of two regions, by a bool tensor without dims.
 
-        ``then`` and ``orelse`` build the sides, and give values of the shapes in ``results``. Where these have one of
-        ``symbols`` for an extent, which are declared and have no value yet, each side says what that is worth.
+        ``then`` and ``orelse`` build the sides, and return values of the shapes in ``results``. An extent of these may
+        be one of ``symbols``, which are declared and have no value yet; each side returns its value.
         """
         attributes: dict[str, ir.Attribute] = {}
         if symbols:
@@ -203,10 +203,10 @@ class RegionBuilder(ViewBuilder):
         """A loop that runs for ``count`` steps, and while ``pred`` is true: a bool tensor without dims.
 
         ``body(index, carried)`` builds one step. ``index`` is an extent for slices, 0 to ``count - 1``, or down from
-        there with ``reverse``. It gives the carried tensors of the next step and the tensors to stack, whose extents
-        and dtypes are ``stacked``; with ``pred`` whether there is a next step; and ``numbers`` for it, which are
-        symbols that are declared and have no value yet. The carried tensors have the extents of ``inits``, or those of
-        ``shapes``, which may have such numbers among them.
+        there with ``reverse``. It returns the carried tensors of the next step and the tensors to stack, whose
+        extents and dtypes are ``stacked``; with ``pred`` whether there is a next step; and ``numbers`` for it, which
+        are symbols that are declared and have no value yet. The carried tensors have the extents of ``inits``, or
+        those of ``shapes``, which may have such numbers among them.
 
         Returns the carried tensors after the last step, and the stacks, with a leading dimension in the order of the
         index: of extent ``count``, or with ``pred`` that of the symbol ``trips``, the number of steps.
@@ -264,7 +264,7 @@ class RegionBuilder(ViewBuilder):
 
     @contextmanager
     def in_loop(self, count: Extent | None) -> Iterator[tuple[str, ir.Value]]:
-        """The name of a loop's index and its value, for what is built to learn of the loop's body."""
+        """The name and the value of a loop's index, for trial builds of the loop's body."""
         name = self._loop_symbol(count)
         with self._open_loop(name):
             yield name, self.named(symbol(name))
@@ -278,7 +278,7 @@ class RegionBuilder(ViewBuilder):
             self._open_loops.pop()
 
     def step_key(self, number: int) -> Extent:
-        """A number of 32 bits that is another one in each step of the loops around, and for each ``number``."""
+        """A number of 32 bits that differs between the steps of the surrounding loops, and between ``number``s."""
         key: Extent = number
         for name in self._open_loops:
             key = self.mod(self.add(self.add(self.mul(key, 0x9E3779B1), self.named(symbol(name))), 1), 1 << 32)
@@ -320,7 +320,7 @@ def _create(
     attributes: dict[str, ir.Attribute] | None = None,
     regions: int = 0,
 ) -> ir.Operation:
-    """An op with groups of operands."""
+    """Creates an op with groups of operands."""
     sizes = ir.DenseI32ArrayAttr.get([len(group) for group in groups])
     return ir.Operation.create(
         name,

@@ -145,9 +145,9 @@ def test_a_rule_of_ones_own():
 def test_arguments():
     with pytest.raises(TypeError, match=r"got 'x\.txt'"):
         disc.compile("x.txt")
-    with pytest.raises(TypeError, match="leave the example arguments out"):
+    with pytest.raises(TypeError, match="leave out the example arguments"):
         disc.compile("x.onnx", (torch.zeros(1),))
-    with pytest.raises(TypeError, match="fixed: inputs of ONNX models alone"):
+    with pytest.raises(TypeError, match="fixed: only inputs of ONNX models"):
         disc.compile(nn.ReLU(), (torch.zeros(1),), fixed={"x": 1})
     with pytest.raises(FileNotFoundError):
         disc.compile("/nowhere/x.onnx")

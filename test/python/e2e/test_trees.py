@@ -209,7 +209,7 @@ def test_what_is_checked() -> None:
         (lambda self, tree: tree.left.left if tree.left is not None else tree.value, "left of a node's child is read"),
         (
             lambda self, tree: tree.value if tree.left is None else self.node(tree.left).double(),
-            r"gives torch.float32 \[6\] for nodes without children and torch.float64 \[6\] for others",
+            r"returns torch.float32 \[6\] for nodes without children and torch.float64 \[6\] for others",
         ),
     ],
 )

@@ -139,7 +139,7 @@ def test_files_that_are_no_models(model, tmp_path, capsys):
     assert error(capsys) == f"{tmp_path}: Is a directory"
     torch.save({"a": torch.zeros(2)}, tmp_path / "state.pt")
     assert run(tmp_path / "state.pt") == 1
-    assert "is not an exported program but what torch.save wrote" in error(capsys)
+    assert "is not an exported program but a file of torch.save" in error(capsys)
     with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
         archive.writestr("a/b", "c")
     assert run(tmp_path / "other.zip") == 1
@@ -166,12 +166,15 @@ def test_files_that_are_no_models(model, tmp_path, capsys):
     ("flags", "message"),
     [
         (["-o", "-"], "only IR (--compile-to) can be written to the standard output"),
-        (["--compile-to", "shape", "--header", "x.h"], "--compile-to writes IR alone"),
+        (["--compile-to", "shape", "--header", "x.h"], "--compile-to writes only IR"),
         (["--compile-to", "shape", "--target", "x86-64-v3,x86-64-v4"], "--compile-to takes one --target"),
         (["--compile-to", "shape", "--target", "pentium9000"], "pentium9000"),
-        (["--prefix", "/tmp/p", "--emit", "asm"], "--prefix installs libraries: --emit asm is none"),
+        (
+            ["--prefix", "/tmp/p", "--emit", "asm"],
+            "--prefix installs libraries: expected --emit shared or static, got asm",
+        ),
         (["--dims", "y=n"], "--dims y=n: the inputs are x"),
-        (["--dims", "x=1n"], "--dims x=1n: '1n' is no name"),
+        (["--dims", "x=1n"], "--dims x=1n: '1n' is not a name; use letters, digits and _"),
         (["--weights", ""], "a file's name is empty"),
         (["--compile-to", "shape", "--target", "i386"], "i386"),
         (["--target", ","], "--target names no kind of CPU"),

@@ -143,7 +143,7 @@ def test_calls_with_other_arguments(call, text):
 
 def test_example_arguments_of_the_wrong_kind():
     x = torch.ones(3, 4)
-    with pytest.raises(TypeError, match="args: expected a tuple of example arguments or one tensor, got dict; keyword"):
+    with pytest.raises(TypeError, match="args: expected a tuple of example arguments or one tensor, got dict; pass keyword"):
         disc.compile(torch.nn.ReLU(), {"input": x})
     with pytest.raises(TypeError, match="kwargs: expected a dict of example keyword arguments, got list"):
         disc.compile(torch.nn.ReLU(), (x,), [x])
@@ -252,7 +252,7 @@ def test_a_compiled_model_is_not_compiled_again():
         lambda: disc.aot_compile(model, x, output="x.so"),
     )
     for call in calls:
-        with pytest.raises(TypeError, match=r"compiled already: .*disc.compile\(model.module, \.\.\.\) \(DISC0201\)"):
+        with pytest.raises(TypeError, match=r"already compiled: .*disc.compile\(model.module, \.\.\.\) \(DISC0201\)"):
             call()
     assert model.module is linear
     with pytest.raises(TypeError, match=r"was called while another model that contains it is traced: .*model\.module"):

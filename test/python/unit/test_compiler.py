@@ -156,7 +156,7 @@ def test_the_gpu_is_the_one_of_the_tensors(monkeypatch):
         spread = MLP()
         spread.same = torch.nn.Parameter(torch.zeros(2, device="cpu:0"))
         spread.extra = torch.nn.Parameter(x)
-        with pytest.raises(ValueError, match="parameters lie on several devices: cpu, cuda:1"):
+        with pytest.raises(ValueError, match="parameters are on several devices: cpu, cuda:1"):
             disc.compile(spread, ARGS)
 
 

@@ -149,7 +149,7 @@ def test_extents_that_follow_from_the_step():
     found = attributes(text, "disc_tensor.loop")
     assert "arg_dims = [#disc_shape.dims<[count, 4]>], disc_shape.dims = [#disc_shape.dims<[count_1, 4]>]" in found
     assert "last_symbols = [@count_1]" in found and "symbols = [@count]}" in found
-    messages = [line for line in ops(text, "disc_shape.require") if "an extent that a branch or a loop gives" in line]
+    messages = [line for line in ops(text, "disc_shape.require") if "a size in a result of a branch or a loop" in line]
     assert len(messages) == 2
 
 
@@ -247,5 +247,5 @@ def test_cond_with_other_structures():
     def fn(self, x):
         return torch.cond(x.sum() > 0, lambda x: (x, x + 1), lambda x: (x,), (x,))
 
-    with pytest.raises(disc.CompileError, match="the sides of cond give different structures"):
+    with pytest.raises(disc.CompileError, match="must return the same structure"):
         lowered(fn)

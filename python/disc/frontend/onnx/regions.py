@@ -307,7 +307,7 @@ class OnnxRegionLowering:
         stacked: list[Shape] = []
         for x, extents in zip(learnt.tensors[len(first) :], learnt.extents[len(first) :], strict=True):
             if any(extent is None for extent in extents):
-                raise NotLowerable("what each step of a loop appends must have one shape")
+                raise NotLowerable("values that the steps of a loop append must have one shape")
             stacked.append(([self._extent(extent) for extent in extents if extent is not None], x.dtype))
 
         def build(index: ir.Value, now: list[Tensor]) -> LoopStep:

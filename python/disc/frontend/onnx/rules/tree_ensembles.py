@@ -1,6 +1,6 @@
-"""Ensembles of decision trees: a walk from each root to a leaf, then the sum of what the leaves say.
+"""Ensembles of decision trees: a walk from each root to a leaf, then the sum of the leaves' weights.
 
-A leaf is its own child, so that every walk takes as many steps as the deepest tree is deep.
+A leaf is its own child, so that every walk has as many steps as the deepest tree has levels.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LEAF = "LEAF"
 
 @dataclass
 class _Forest:
-    """Nodes of all trees by their places; the children of a leaf are the leaf."""
+    """The nodes of all trees, by place; the children of a leaf are the leaf."""
 
     features: list[int]
     splits: list[float]
@@ -64,7 +64,7 @@ def _test(mode: str, x: Elem, split: Elem) -> Elem:
 def _leaves(b: OnnxBuilder, x: Tensor, forest: _Forest) -> Tensor:
     """[samples, trees]: the node at which each walk ends."""
     wide = _F64 if forest.wide or x.dtype == _F64 else F32
-    b.require_at_most(max(forest.features) + 1, x.dims[1], "the trees ask for more features than a sample has")
+    b.require_at_most(max(forest.features) + 1, x.dims[1], "the trees read more features than a sample has")
     inner = [mode for mode in forest.modes if mode != _LEAF]
     modes = [mode for mode in _MODES if mode in inner]
     unknown = set(inner) - set(_MODES)
@@ -104,7 +104,7 @@ def _summed(
     base: Sequence[float],
     wide: torch.dtype,
 ) -> Tensor:
-    """[samples, targets]: what the leaves of each target say together. ``weights``: [nodes, targets]."""
+    """[samples, targets]: the combined weights of each target's leaves. ``weights``: [nodes, targets]."""
     targets = weights.shape[1]
     if aggregate not in ("SUM", "AVERAGE", "MIN", "MAX"):
         raise NotLowerable(f"aggregate_function {aggregate}")
@@ -140,7 +140,7 @@ def _table(
     values: Sequence[float],
     count: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """[nodes, targets]: what each leaf says of each target, and whether it says anything."""
+    """[nodes, targets]: the weight of each leaf for each target, and whether it has one."""
     weights = np.zeros((len(places), count))
     present = np.zeros((len(places), count), dtype=bool)
     for tree, node, target, value in zip(trees, nodes, ids, values, strict=True):
@@ -154,7 +154,7 @@ def _values(plain: Sequence[float] | None, tensor: torch.Tensor | None) -> list[
 
 
 def _forest(attributes: dict[str, Any]) -> tuple[_Forest, dict[tuple[int, int], int]]:
-    """The trees that the attributes ``nodes_*`` spell, and the place of each (tree, node)."""
+    """The trees in the attributes ``nodes_*``, and the place of each (tree, node)."""
     keys = list(zip(attributes["nodes_treeids"], attributes["nodes_nodeids"], strict=True))
     places = {key: i for i, key in enumerate(keys)}
     modes = list(attributes["nodes_modes"])
@@ -196,7 +196,7 @@ def tree_ensemble_regressor(
     wide = _F64 if forest.wide or x.dtype == _F64 else F32
     leaves = _leaves(b, rows, forest)
     total = _summed(b, leaves, weights, present, aggregate_function, base, wide)
-    # One score of its own is not transformed.
+    # A single score is not transformed.
     return total if n_targets == 1 and post_transform != "PROBIT" else transformed(b, total, post_transform)
 
 
@@ -222,7 +222,7 @@ def tree_ensemble_classifier(
     if len(labels) == 2:
         _check_two(set(ids), base)
         weights, present = _table(places, *which, [0] * len(ids), values, 1)
-        # ONNX Runtime adds the base value to the first class alone, which has no score if the weights are the second's.
+        # ONNX Runtime adds the base value only to the first class, which has no score if the weights are the second's.
         second = set(ids) == {1}
         total = _summed(b, leaves, weights, present, "SUM", () if second else base, wide)
         score = b.reshape(total, [rows.dims[0]])
@@ -240,14 +240,14 @@ def tree_ensemble_classifier(
 
 
 def _check_two(ids: set[int], base: Sequence[float]) -> None:
-    """Two classes have weights for one of them, and one base value: of others, runtimes make different things."""
+    """Two classes need weights of one class, and at most one base value: for others, runtimes disagree."""
     if len(ids) != 1:
         raise NotLowerable(
-            "two classes that both have weights: ONNX Runtime gives such a model other labels than its scores say;"
-            " write the weights of one of them alone"
+            "two classes that both have weights: the labels that ONNX Runtime returns for such a model do not fit its"
+            " scores; write the weights of only one class"
         )
     if len(base) > 1:
-        raise NotLowerable("two base values where the weights are all of one class")
+        raise NotLowerable("two base values, but weights for only one class")
 
 
 @lowers("onnx.TreeEnsemble")
@@ -271,10 +271,10 @@ def tree_ensemble(
     membership_values: torch.Tensor | None = None,
     **_: Any,
 ) -> Tensor:
-    """The same with leaves in a table of their own."""
+    """A tree ensemble with its leaves in a separate table."""
     codes = nodes_modes.tolist()
     if any(code >= len(_MODES) for code in codes):
-        raise NotLowerable("nodes that ask whether a value is one of a set")
+        raise NotLowerable("nodes that test whether a value is in a set")
     inner, outer = len(codes), len(leaf_targetids)
     yes = [inner + c if leaf else c for c, leaf in zip(nodes_truenodeids, nodes_trueleafs, strict=True)]
     no = [inner + c if leaf else c for c, leaf in zip(nodes_falsenodeids, nodes_falseleafs, strict=True)]
