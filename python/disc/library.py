@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .model import Model
 
 _MAX_THREADS = 4096
-# A safetensors file with metadata: the size of its header, then that.
+# The start of a safetensors file with metadata: the size of its header, then the header.
 _START, _METADATA = 8, b'{"__metadata__"'
 
 
@@ -34,25 +34,25 @@ def load(
 ) -> Library | Model:
     """Loads a compiled model from a file. Nothing is compiled.
 
-    Either a library, which :func:`disc.aot_compile` or ``disc compile`` wrote: NumPy is all that is needed. Or what
-    :meth:`disc.Model.save` wrote, ``model.disc``: that needs the package with which it was compiled. Loading runs the
+    The file is either a library, which :func:`disc.aot_compile` or ``disc compile`` wrote and which needs only NumPy,
+    or a file of :meth:`disc.Model.save`, ``model.disc``, which needs the package that compiled it. Loading runs the
     code in the file, so load only files that you trust.
 
     Args:
-        path: the file, ``libminilm.so``. A library stays in the process also when nothing uses it any more.
+        path: the file, ``libminilm.so``. A library remains in the process, even if nothing uses it.
         threads: threads of one call, the caller's included; None means every core this process may use.
-        weights: of a library: a safetensors file to take the weights from; None means those in the library, or of the
+        weights: for a library, a safetensors file with the weights; None means the weights in the library, or in the
             file beside it.
         trust_files: do not compare files with the checksums in the library. Formats and bounds are checked anyway.
-        device: of a library for GPUs, the number of the one to run on.
-        memory_budget: the limit for what calls hold at once besides weights, inputs and given outputs: bytes, or text
-            such as ``"512MiB"``. None means the budget that the library was compiled with, if any. See
-            :meth:`Library.set_memory_budget`.
+        device: for a library for GPUs, the number of the GPU to run on.
+        memory_budget: the limit for the memory that all calls hold at once, besides weights, inputs and outputs that
+            the caller passes: bytes, or text such as ``"512MiB"``. None means the budget that the library was compiled
+            with, if any. See :meth:`Library.set_memory_budget`.
 
     Raises:
         OSError: a file cannot be read (FileNotFoundError, ...).
-        disc.LibraryError: a file is not what it should be, is damaged, or is for another machine or version.
-        disc.WeightsError: the weights' names, dtypes, shapes or contents are not those that the library was made with.
+        disc.LibraryError: a file has the wrong format, is damaged, or is for another machine or version.
+        disc.WeightsError: the weights' names, dtypes, shapes or contents are not those of the library.
         MemoryError: there is not enough memory.
     """
     if threads is not None and (not isinstance(threads, int) or not 1 <= threads <= _MAX_THREADS):
@@ -92,7 +92,7 @@ def _load_saved(path: str | os.PathLike[str], threads: int | None, trust_files: 
 
 @dataclass(frozen=True)
 class _Source:
-    """What a library was loaded from, to load it again in another process."""
+    """The arguments that a library was loaded with, to load it again in another process."""
 
     path: bytes
     threads: int | None
@@ -119,7 +119,7 @@ def _open(source: _Source) -> Library:
 
 
 def _readable(path: str | os.PathLike[str]) -> bytes:
-    """The path for C; Python's own errors if there is no such file, or no permission."""
+    """The path for C; raises Python's own errors if the file does not exist or cannot be read."""
     # Opening a pipe would wait for its other end.
     if stat.S_ISREG(os.stat(path).st_mode) or os.path.isdir(path):
         with open(path, "rb"):
@@ -128,7 +128,7 @@ def _readable(path: str | os.PathLike[str]) -> bytes:
 
 
 class Results(tuple[Any, ...]):
-    """Several results of a library: a tuple, and like a dict by the names that :attr:`Library.outputs` has.
+    """Several results of a library: a tuple, and like a dict with the names of :attr:`Library.outputs`.
 
     >>> scores, boxes = library(image)
     >>> library(image)["boxes"]
@@ -169,20 +169,20 @@ def _named_results(names: tuple[str, ...], values: tuple[Any, ...]) -> Results:
 class Library:
     """A compiled model from a library: call it with arrays, in the order of :attr:`inputs` or by their names.
 
-    Arrays may be NumPy's, torch's, or anything with ``__dlpack__``, strided or not; they are not copied. If one of them
-    is torch's, the results are tensors of torch, else arrays of NumPy. One result comes alone, several as
-    :class:`Results`, a tuple that has them by their names, too.
-    Calls may come from several threads at once, and leave other Python threads running; those of a model with state
-    take turns. Inputs that are ``updated`` are written to.
+    Arrays may be NumPy arrays, torch tensors, or anything with ``__dlpack__``, strided or not; they are not copied. If
+    one of them is a torch tensor, the results are torch tensors, else NumPy arrays. A single result is returned as it
+    is, several as :class:`Results`, a tuple with names.
+    Several threads may call at once, and other Python threads keep running; calls of a model with state take turns.
+    Inputs that are ``updated`` are written to.
 
-    On a GPU, arrays are tensors that lie there, contiguous ones. The work goes into the framework's current stream, and
-    a call does not wait for it.
+    On a GPU, arrays must be contiguous tensors on that GPU. The work is put into the framework's current stream, and a
+    call does not wait for it.
 
-    A library can be pickled, and so be sent to other processes: they load the same files with the same options, weights
-    and seed. State that calls update begins anew there.
+    A library can be pickled and sent to other processes, which load the same files with the same options, weights and
+    seed. State that calls update starts with its initial values there.
 
-    NumPy has bfloat16 only with the package ``ml_dtypes``: without it, a model that gives bfloat16 needs inputs or
-    ``out`` of another kind.
+    NumPy supports bfloat16 only with the package ``ml_dtypes``: without it, a model with bfloat16 results needs inputs
+    or ``out`` of another framework.
     """
 
     def __init__(self, model: _runtime.Model, source: _Source) -> None:
@@ -195,20 +195,20 @@ class Library:
         self.cpu: str = about["cpu"]
         """The kind of CPU whose code was chosen, ``"x86-64-v3"``."""
         self.threads: int = about["threads"]
-        """Threads that a call may use."""
+        """The number of threads that a call may use."""
         self.device: str = about["device"] if about["device"] == "cpu" else f"{about['device']}:{about['device_id']}"
         """Where it runs: ``"cpu"``, ``"cuda:0"``, ..."""
         version = about["version"]
         self.version: str = f"{version >> 16}.{version >> 8 & 255}.{version & 255}"
-        """The version of DISC that made it."""
+        """The version of DISC that compiled it."""
         self.inputs: tuple[TensorSpec, ...] = _specs(model.inputs())
-        """What it takes: names, dtypes and symbolic dims."""
+        """The inputs: names, dtypes and symbolic dims."""
         self.outputs: tuple[TensorSpec, ...] = _specs(model.outputs())
-        """What it gives."""
+        """The outputs: names, dtypes and symbolic dims."""
         self.parameters: tuple[TensorSpec, ...] = _specs(model.parameters())
-        """Its weights."""
+        """The weights: names, dtypes and dims."""
         self.symbols: tuple[SymbolSpec, ...] = tuple(SymbolSpec(*symbol) for symbol in model.symbols())
-        """The dynamic extents: names and ranges."""
+        """The dynamic sizes: names and ranges."""
         self._names = tuple(spec.name for spec in self.inputs)
         self._results = _results_of(tuple(spec.name for spec in self.outputs))
 
@@ -218,13 +218,13 @@ class Library:
         Args:
             *args: the inputs, in order; the rest by name.
             out: an array for the result, or a sequence with an array or None for each of several results. They are
-                written in place, may be strided, and must not overlap an input. Where an extent is known only after
-                the run they may be larger, and the result is the part that was written.
+                written in place, may be strided, and must not overlap an input. If a size is known only after the
+                run, the array may be larger, and the result is the part that was written.
             **kwargs: inputs by name.
 
         Raises:
-            ShapeError: an input's rank or extents are not what the model was compiled for, or an output's shape.
-            CallError: inputs are missing, or there are others.
+            ShapeError: the model was not compiled for the rank or sizes of an input, or an output has the wrong shape.
+            CallError: inputs are missing, or unknown.
             InputTypeError: the dtype or device of an input differs. Both are TypeErrors.
             TypeError: the dtype or device of an output differs.
             ValueError: an output, or an input that is updated, is read-only.
@@ -240,16 +240,16 @@ class Library:
         return results[0] if len(results) == 1 else self._results(results)
 
     def output_shapes(self, /, *args: Any, **kwargs: Any) -> tuple[tuple[int | None, ...], ...]:
-        """The shape of each result that a call with these inputs would give; None for an extent that only a run tells.
+        """The shape of each result of a call with these inputs; None for a size that is known only after the run.
 
-        Reads shapes and dtypes alone, and raises what the call would raise for them.
+        Reads only shapes and dtypes, and raises the errors that the call would raise for them.
         """
         return self._model.output_shapes(self._bind(args, kwargs))
 
     def swap_weights(self, path: str | os.PathLike[str]) -> None:
-        """Takes other weights of the same names, dtypes and shapes from a safetensors file.
+        """Loads other weights with the same names, dtypes and shapes from a safetensors file.
 
-        Calls that are running end with the weights they began with. After an error the old ones stay.
+        Running calls end with the weights they began with. After an error the old weights remain.
 
         Raises:
             OSError: the file cannot be read or is damaged.
@@ -260,22 +260,22 @@ class Library:
         self._source = replace(self._source, swapped=file)
 
     def seed(self, seed: int) -> None:
-        """Sets what the numbers of random operations follow from, a number of 64 bits; see :meth:`disc.Model.seed`."""
+        """Sets the seed of random operations, a number of 64 bits; see :meth:`disc.Model.seed`."""
         self._model.seed(seed % 2**64)
         self._source = replace(self._source, seed=seed % 2**64)
 
     def set_memory_budget(self, budget: int | str | None, *, wait: bool = True) -> None:
-        """Limits what calls that begin after this hold at once; see :meth:`disc.Model.set_memory_budget`."""
+        """Limits the memory that later calls hold at once; see :meth:`disc.Model.set_memory_budget`."""
         memory = (0 if budget is None else parse_bytes(budget), wait)
         self._model.set_memory_budget(memory[0], fail=not wait)
         self._source = replace(self._source, memory=memory)
 
     def memory_held(self) -> _runtime.MemoryUsage:
-        """Bytes that calls hold now, and their peak, while there is a budget."""
+        """The bytes that calls hold now, and their peak, while a budget is set."""
         return self._model.memory()
 
     def state(self) -> dict[str, Any]:
-        """Copies of the state (parameters that are ``updated``) by their names, as NumPy's arrays; waits for calls.
+        """Copies of the state (parameters that are ``updated``) by name, as NumPy arrays; waits for running calls.
 
         >>> library.state()["layer.weight"]
 
@@ -294,9 +294,9 @@ class Library:
         return data.view(dtype).reshape(shape)
 
     def save_state(self, path: str | os.PathLike[str]) -> None:
-        """Writes the state, and how far the random numbers are, to a safetensors file; waits for calls.
+        """Writes the state, and the position in the random numbers, to a safetensors file; waits for running calls.
 
-        The file takes the place of an older one when it is complete.
+        The file replaces an older one when it is complete.
 
         Raises:
             OSError: the file cannot be written.
@@ -304,27 +304,27 @@ class Library:
         self._model.save_state(os.fsencode(os.path.abspath(path)))
 
     def load_state(self, path: str | os.PathLike[str]) -> None:
-        """Takes the state from a file of :meth:`save_state`, also one that ``disc_save_state`` of C wrote.
+        """Loads the state from a file of :meth:`save_state`, or of ``disc_save_state`` in C.
 
         Raises:
             OSError: the file cannot be read or is damaged.
-            disc.WeightsError: names, dtypes or shapes are not the model's. The state is as before.
+            disc.WeightsError: names, dtypes or shapes are not the model's. The state does not change.
         """
         self._model.load_state(_readable(path))
 
     def reset(self) -> None:
-        """Gives the state (parameters that are ``updated``) the values it had when the model was compiled."""
+        """Resets the state (parameters that are ``updated``) to its values when the model was compiled."""
         self._model.reset()
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """The inputs in order."""
         names = self._names
         if len(args) > len(names):
-            raise CallError(f"{self.name} takes {_count(len(names), 'input')} ({', '.join(names)}), got {len(args)}")
+            raise CallError(f"{self.name} has {_count(len(names), 'input')} ({', '.join(names)}), got {len(args)}")
         rest = names[len(args) :]
         for name in kwargs:
             if name not in rest:
-                what = "is given twice" if name in names else f"does not exist; the inputs are: {', '.join(names)}"
+                what = "is passed twice" if name in names else f"does not exist; the inputs are: {', '.join(names)}"
                 raise CallError(f"{self.name}: input {name!r} {what}")
         missing = [name for name in rest if name not in kwargs]
         if missing:
@@ -351,7 +351,7 @@ def _bfloat16(name: str) -> Any:
         return importlib.import_module("ml_dtypes").bfloat16
     except ImportError:
         raise ArgumentTypeError(
-            f"state {name!r} is bfloat16, which NumPy has with the package ml_dtypes, and it is not installed"
+            f"state {name!r} is bfloat16, which NumPy supports only with a package: run pip install ml_dtypes"
         ) from None
 
 

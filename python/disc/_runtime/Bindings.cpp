@@ -270,7 +270,7 @@ void Model::requireBfloat(nb::object outputs) const {
                  PyTuple_GET_ITEM(outputs.ptr(), i) != Py_None;
     if (tensor.dtype.code == kDLBfloat && !given)
       raise(PyExc_TypeError, std::string("output '") + tensor.name +
-                                 "' is bfloat16, which NumPy has with the package ml_dtypes, and it is not installed");
+                                 "' is bfloat16, which NumPy supports only with a package: run pip install ml_dtypes");
   }
 }
 

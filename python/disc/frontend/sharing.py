@@ -1,12 +1,12 @@
-"""Changes in place of what may have other names, in a traced graph: those that the others would not see.
+"""In-place changes in a traced graph that other names of the same tensor would not see.
 
-What a branch or a loop leaves is a tensor of its own in the graph. In Python it may be one that has other names::
+The result of a branch or a loop is a separate tensor in the graph. In Python it may be a tensor with other names::
 
     y = x if c else z
     y.add_(1)                # changes x or z, too
     return x
 
-Such a change is refused where somebody could see it. What a memory may be (its roots) follows from the markers.
+Such a change is an error if it could be seen. The markers show which tensors a memory may be (its roots).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _COPY = torch.ops.aten.copy_.default
 _SIDES = (markers.branch_else, markers.branch_end)
 _ENDS = (markers.branch_end, markers.loop_end, markers.procedure_end)
 _REPEATED = (markers.loop_begin, markers.procedure_begin)
-# What a marker reads of its operands; of the others all.
+# The operands that a marker reads. Other nodes read all of them.
 _READ = {
     markers.branch_else: (1,),
     markers.branch_end: (1,),
@@ -47,7 +47,7 @@ _READ = {
 
 
 def check_sharing(program: ExportedProgram) -> None:
-    """CompileError if the program changes in place what may be something else in Python, and that is seen."""
+    """CompileError if the program changes a tensor in place that may be another one in Python, and that is seen."""
     if any(node.target in (markers.branch_begin, markers.loop_begin) for node in program.graph.nodes):
         _Sharing(program).check()
 
@@ -57,20 +57,20 @@ class _Sharing:
         self._nodes = list(program.graph.nodes)
         self._at = {node: at for at, node in enumerate(self._nodes)}
         self._paths: dict[_Node, tuple[_Node, ...]] = {}
-        """The markers that begin the regions that a node is in: of an else side the one between the sides."""
+        """The markers that begin the regions around a node; for an else side, the marker between the sides."""
         self._memory: dict[int, _Node] = {}
-        """By storage: the first node that has it; of a region's own copy that of what it copies."""
+        """By storage: the first node that has it; for a copy in a region, that of the original."""
         self._roots: dict[_Node, set[_Node]] = {}
         self._reads: dict[_Node, list[_Node]] = {}
         self._writes: list[tuple[_Node, _Node]] = []
         self._done: dict[_Node, int] = {}
-        """Where changes are done that stand elsewhere."""
+        """Where changes happen, if not at their node."""
         self._made: list[tuple[_Node, list[_Node]]] = []
-        """What a region gives, and what that may be."""
+        """The results of regions, with the tensors that each may be."""
         kept = [s.arg for s in program.graph_signature.input_specs if s.kind in _KEPT]
         names = {arg.name for arg in kept if isinstance(arg, TensorArgument)}
         self._kept = {node for node in self._nodes if node.op == "placeholder" and node.name in names}
-        """What the caller sees when the call is done."""
+        """Tensors that the caller sees after the call."""
         self._walk()
 
     def _walk(self) -> None:
@@ -116,22 +116,22 @@ class _Sharing:
         changed = _changed(node)
         for operand in _read(node):
             memory = self._of(operand)
-            # A view alone reads nothing.
+            # A view reads nothing.
             if node.target in _SIDES and self._is_written_back(node, operand):
                 continue
             if changed or not (_is_tensor(node) and self._of(node) is memory):
                 self._reads.setdefault(memory, []).append(_reader(node))
-        # Without a line: a buffer that is set to another tensor, which changes none.
+        # Without a line: a buffer is set to another tensor, which changes no tensor.
         if changed and node.meta.get("stack_trace"):
             self._writes += [(node, self._of(x)) for x in changed]
             source = _source(node)
             if source is not None:
-                # Written back: it was done in the region, whose other results have it.
+                # Written back: the change was made in the region, and its other results include it.
                 self._done[node] = self._at[source.args[0]]
 
     @staticmethod
     def _is_written_back(side: _Node, value: _Node) -> bool:
-        """Whether a side gives a tensor for its own next value alone."""
+        """Whether a side returns a tensor only as its own next value."""
         end = side if side.target is markers.branch_end else _user(side, markers.branch_end)
         places = [n for n, x in enumerate(side.args[1]) if x is value]
         results = [x for x in end.users if x.target is markers.branch_result and x.args[3] in places]
@@ -139,14 +139,14 @@ class _Sharing:
 
     @staticmethod
     def _is_copy(carried: _Node) -> bool:
-        """Whether a step changes it in place: then it is written back behind the loop."""
+        """Whether a step changes it in place: then it is written back after the loop."""
         begin, first, _, slot = carried.args
         end = _user(begin, markers.loop_end)
         number = list(end.args[1]).index(slot) if slot in end.args[1] else -1
         lasts = [x for x in end.users if x.target is markers.loop_last and x.args[3] == number]
         return any(_is_written_to(user, last, [first]) for last in lasts for user in last.users)
 
-    # -- what is seen ------------------------------------------------------------------------------------
+    # -- the check ---------------------------------------------------------------------------------------
 
     def check(self) -> None:
         """CompileError if a change is lost."""
@@ -161,8 +161,11 @@ class _Sharing:
                     continue
                 for read in self._reads.get(other, ()):
                     if self._is_stale(other, write, read):
+                        is_output = read.op == "output"
                         seen = (
-                            "what the model gives" if read.op == "output" else f"what {describe(source_of(read))} reads"
+                            "an output of the model"
+                            if is_output
+                            else f"the tensor that {describe(source_of(read))} reads"
                         )
                         raise self._refusal(write, memory, other, seen)
                 if other in self._kept and not self._is_overwritten(other, write, len(self._nodes)):
@@ -172,19 +175,19 @@ class _Sharing:
                 self._check_rows(end)
 
     def _given(self, write: _Node) -> set[_Node]:
-        """Of a change that carries another one on: both tensors."""
+        """The tensors of a change that passes on another one."""
         source = _source(write)
         if source is None or source.target is not markers.branch_result:
             return set()
         return {self._of(x) for x in _alternatives(source)}
 
     def _is_of_an_earlier_step(self, other: _Node, memory: _Node) -> bool:
-        """Whether ``other`` is what a loop carries, and each step makes ``memory`` anew."""
+        """Whether ``other`` is a tensor that a loop carries, and each step creates ``memory``."""
         carried = other.target is markers.loop_carried
         return carried and other.args[0] in self._paths[memory] and self._roots[memory] == {memory}
 
     def _is_stale(self, other: _Node, write: _Node, read: _Node) -> bool:
-        """Whether ``read`` may find what ``other`` was before the change."""
+        """Whether ``read`` may read the value of ``other`` before the change."""
         if self._at[other] > self._done.get(write, self._at[write]) or self._are_exclusive(other, write):
             return False
         again = set(self._paths[write]) & set(self._paths[read]) - set(self._paths[other])
@@ -200,7 +203,7 @@ class _Sharing:
         return False
 
     def _is_overwritten(self, memory: _Node, write: _Node, before: int) -> bool:
-        """Whether all of a memory is set anew, whenever ``write`` is done."""
+        """Whether all of a memory is overwritten after every ``write``."""
         for node in self._nodes[self._done.get(write, self._at[write]) + 1 : before]:
             path = self._paths[node]
             if node.target is _COPY and self._whole(node.args[0]) is memory and path == self._paths[write][: len(path)]:
@@ -208,38 +211,38 @@ class _Sharing:
         return False
 
     def _whole(self, node: _Node) -> _Node:
-        """The memory of which a tensor is all; else itself."""
+        """The memory that a tensor covers completely; else the tensor itself."""
         node = _origin(node)
         while node.target is markers.loop_carried and self._of(node) is not node:
             node = _origin(node.args[1])
         return node
 
     def _check_rows(self, end: _Node) -> None:
-        """A list that steps append to has tensors, not what they were."""
+        """A list that steps append to contains the tensors themselves, not their earlier values."""
         begin = end.args[0]
         for row in end.args[4]:
             other = self._of(row)
             for write, memory in self._writes:
                 if begin in self._paths[write] and self._changes_earlier(begin, memory, other):
-                    raise self._refusal(write, memory, other, "what steps of a loop append to a list")
+                    raise self._refusal(write, memory, other, "a tensor that steps of a loop append to a list")
 
     def _changes_earlier(self, loop: _Node, memory: _Node, row: _Node) -> bool:
-        """Whether a step that changes ``memory`` changes what a step before it has appended."""
+        """Whether a step that changes ``memory`` changes a tensor that an earlier step has appended."""
         if memory is row:
             following = [x for made, maybe in self._made if made is row for x in maybe]
             return loop not in self._paths[row] or any(row in self._roots[self._of(x)] for x in following)
-        # What is made by the step itself was there in none before.
+        # A tensor that the step itself creates did not exist in earlier steps.
         return self._roots[memory] != {memory} and bool(self._roots[memory] & self._roots[row])
 
     def _refusal(self, write: _Node, memory: _Node, other: _Node, what: str) -> errors.CompileError:
         made = [x for x, maybe in self._made if x in (memory, other)]
         target = str(made[0].target) if made else ""
         kind = "branch" if "branch" in target else "loop" if "loop" in target else "recursive function"
-        where = f" that the {kind} at {describe(source_of(made[0]))} leaves" if made else ""
+        where = f" that the {kind} at {describe(source_of(made[0]))} returns" if made else ""
         name = str(write.target).split(".")[1]
         return errors.ControlFlowError(
             "import",
-            f"{name} changes a tensor{where} in place, which may be the same as {what}, where that would not be seen:"
+            f"{name} changes a tensor{where} in place, which may be the same as {what}; the change would be lost there:"
             " make a new tensor instead, or clone() it before",
             describe(source_of(write)),
         )
@@ -252,7 +255,7 @@ def _source(copy: _Node) -> Any:
 
 
 def _origin(node: _Node) -> _Node:
-    """The tensor that has been changed in place, or copied for a side to change it."""
+    """The tensor that was changed in place, or copied so that a side can change it."""
     while True:
         if _changed(node):
             node = _changed(node)[0]
@@ -311,7 +314,7 @@ def _reader(node: _Node) -> _Node:
         # The first value, before the loop.
         return node.args[0]
     if node.target is markers.procedure_call and node.args[0].target is markers.procedure_end:
-        # The body stands before the call.
+        # The body precedes the call.
         return node.args[0].args[0]
     return node
 

@@ -36,11 +36,11 @@ class Symbol:
     max: int | None
     """None when there is no upper bound."""
     data_dependent: bool = False
-    """Whether a value that is computed gives it its value, and not an input's shape."""
+    """Whether a computed value defines it, instead of an input's shape."""
 
     @property
     def range(self) -> ValueRanges[sympy.Expr]:
-        """As sympy has it."""
+        """The range as sympy represents it."""
         return ValueRanges(self.min, int_oo if self.max is None else self.max)
 
 
@@ -57,8 +57,8 @@ class SymbolTable:
     ) -> None:
         """``inputs`` are names and fake tensors, or numbers; ``dynamic_shapes`` has one spec for each of them.
 
-        ``unbacked`` are the symbols whose values the model computes. Those of them that may be negative are symbols of
-        the program only if they are in ``sizing``: some extent is computed from them.
+        ``unbacked`` are the symbols whose values the model computes. Those that may be negative are symbols of the
+        program only if they are in ``sizing``: some extent is computed from them.
         """
         names: dict[sympy.Symbol, str] = {}
         fallback: dict[sympy.Symbol, str] = {}
@@ -88,7 +88,7 @@ class SymbolTable:
         for symbol in fallback:
             unique = _unique(names.get(symbol, fallback[symbol]), self._taken)
             low, high = _bounds(range_constraints.get(symbol), signed=symbol not in extents)
-            # Of a Dim of which only multiples are extents, torch.export takes 0 and 1 for impossible.
+            # For a Dim that only occurs in multiples, torch.export assumes that 0 and 1 are impossible.
             low = min(low, least.get(symbol, low)) if low == 2 else low
             self._table[symbol] = Symbol(unique, low, high)
         for symbol in unbacked:
@@ -99,7 +99,7 @@ class SymbolTable:
             self._table[symbol] = Symbol(_unique(str(symbol), self._taken), low, high, data_dependent=True)
 
     def name_of(self, symbol: sympy.Symbol) -> str | None:
-        """Our name of torch's symbol; None if it stands for no extent."""
+        """Our name of torch's symbol; None if it is not an extent."""
         known = self._table.get(symbol)
         return known.name if known else None
 
@@ -109,23 +109,23 @@ class SymbolTable:
         return known is not None and known.data_dependent
 
     def condition(self, condition: sympy.Basic) -> str:
-        """A relation as text, for messages behind "needs"."""
+        """A relation as text that follows "needs" in messages."""
         condition = condition.xreplace({s: sympy.Symbol(known.name) for s, known in self._table.items()})
         if not isinstance(condition, (sympy.Eq, sympy.Ne)):
             return str(condition)
         lhs, rhs = condition.args
         if isinstance(lhs, (torch_sympy.Mod, torch_sympy.PythonMod)) and rhs == 0:
             lhs, rhs = _without_common_sizes(*lhs.args)
-            return f"{lhs} to be {'a' if isinstance(condition, sympy.Eq) else 'no'} multiple of {rhs}"
+            return f"{lhs} {'to be' if isinstance(condition, sympy.Eq) else 'not to be'} a multiple of {rhs}"
         lhs, rhs = _without_common_sizes(lhs, rhs)
         return f"{lhs} {'==' if isinstance(condition, sympy.Eq) else '!='} {rhs}"
 
     def get(self, symbol: sympy.Symbol) -> Symbol | None:
-        """What is known of torch's symbol; None if it stands for no extent."""
+        """The symbol for torch's symbol; None if it is not an extent."""
         return self._table.get(symbol)
 
     def add(self, name: str, like: Symbol | None = None, *, low: int = 0) -> str:
-        """One more symbol that the model computes, with a name like ``name``, which it returns, and a range."""
+        """Adds a symbol that the model computes; returns its name, which is ``name`` or similar."""
         unique = _unique(name, self._taken)
         low, high = (low, None) if like is None else (like.min, like.max)
         self._table[sympy.Symbol(unique, integer=True)] = Symbol(unique, low, high, data_dependent=True)
@@ -153,12 +153,12 @@ class SymbolTable:
             return number(int(expr))
         if expr.is_Symbol:
             if expr not in self._table:
-                raise SizeError("import", f"extent {expr} does not follow from the inputs")
+                raise SizeError("import", f"the size {expr} cannot be computed from the sizes of the inputs")
             return symbol(self._table[expr].name)
         if isinstance(expr, ROUNDED):
             whole = in_integers(expr)
             if whole is None:
-                raise SizeError("import", f"extent {expr} is not an expression DISC knows")
+                raise SizeError("import", f"the size {expr} is not an expression that DISC supports")
             return self.expression(whole)
         args = [self.expression(arg) for arg in expr.args]
         if isinstance(expr, sympy.Pow) and expr.args[1].is_Integer and expr.args[1] > 0:
@@ -166,7 +166,7 @@ class SymbolTable:
         for kinds, kind in _KINDS.items():
             if isinstance(expr, kinds):
                 return _folded(kind, args)
-        raise SizeError("import", f"extent {expr} is not an expression DISC knows")
+        raise SizeError("import", f"the size {expr} is not an expression that DISC supports")
 
 
 _KINDS: Mapping[tuple[type, ...], str] = {
@@ -180,7 +180,7 @@ _KINDS: Mapping[tuple[type, ...], str] = {
 
 
 def _folded(kind: str, args: Sequence[Expression]) -> Expression:
-    """An operation of two on any number of operands, from the left."""
+    """A binary operation on any number of operands, from the left."""
     return functools.reduce(lambda lhs, rhs: operation(kind, lhs, rhs), args)
 
 
@@ -214,7 +214,7 @@ def _bounds(constraint: Any, *, signed: bool = False) -> tuple[int, int | None]:
 
 
 def _entry(spec: Any, dim: int) -> Any:
-    """What ``dynamic_shapes`` says of one dim."""
+    """The entry of ``dynamic_shapes`` for one dim."""
     if isinstance(spec, Mapping):
         return spec.get(dim)
     if isinstance(spec, (list, tuple)):
@@ -248,7 +248,7 @@ def flatten_dynamic_shapes(
     kwargs: Mapping[str, Any],
     names: Sequence[str],
 ) -> list[Any]:
-    """One spec for each leaf of ``(args, kwargs)``, in pytree order; None where nothing is said.
+    """One spec for each leaf of ``(args, kwargs)``, in pytree order; None without an entry.
 
     ``names`` are those of the module's parameters, a variadic one written ``*args``: ``dynamic_shapes`` may be
     keyed by them, and treats a variadic parameter as one tuple.
@@ -292,7 +292,7 @@ def _positional_in_order(shapes: list[Any], count: int) -> list[Any]:
 
 
 def _flatten_spec(value: Any, spec: Any, into: list[Any]) -> None:
-    """Walks ``value`` and ``spec`` together; the leaves of a value are what pytree says they are."""
+    """Walks ``value`` and ``spec`` together; the leaves of a value are those of pytree."""
     if not pytree.tree_leaves(value) or isinstance(value, torch.Tensor):
         if isinstance(value, torch.Tensor):
             for dim in spec if isinstance(spec, Mapping) else ():
@@ -319,7 +319,7 @@ def _flatten_spec(value: Any, spec: Any, into: list[Any]) -> None:
 
 
 def sizing_numbers(graph: torch.fx.Graph) -> set[sympy.Basic]:
-    """The parts of extents' expressions in a graph: what is computed for an extent, and symbols that it is made of."""
+    """The parts of extents' expressions in a graph: subexpressions and symbols."""
     found: set[sympy.Basic] = set()
     for node in graph.nodes:
         for value in pytree.tree_leaves(node.meta.get("val")):

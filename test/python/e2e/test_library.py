@@ -98,11 +98,11 @@ def test_names(two):
     for results in (two(x, y=y), two(y=y, x=x)):
         assert all(np.array_equal(a, b) for a, b in zip(results, expected, strict=True))
     for args, kwargs, message in (
-        ((x, y, y), {}, r"two_results takes 2 inputs \(x, y\), got 3"),
+        ((x, y, y), {}, r"two_results has 2 inputs \(x, y\), got 3"),
         ((x,), {}, "missing 1 input: y"),
         ((), {}, "missing 2 inputs: x, y"),
         ((x,), {"z": y}, "input 'z' does not exist; the inputs are: x, y"),
-        ((x, y), {"y": y}, "input 'y' is given twice"),
+        ((x, y), {"y": y}, "input 'y' is passed twice"),
     ):
         with pytest.raises(TypeError, match=message):
             two(*args, **kwargs)
@@ -251,7 +251,7 @@ def test_bfloat16(libraries):
     try:
         import ml_dtypes
     except ImportError:
-        with pytest.raises(TypeError, match="'output_0' is bfloat16, which NumPy has with the package ml_dtypes"):
+        with pytest.raises(TypeError, match="'output_0' is bfloat16, which NumPy supports only with a package"):
             library.loaded(np.zeros((3, 24), np.uint16))
         return
     array = x.float().numpy().astype(ml_dtypes.bfloat16)

@@ -321,7 +321,7 @@ def test_in_front_refused():
     for fn, why in (
         (mixed, "appends to a list that it inserts into"),
         (elsewhere, "puts an element first only"),
-        (far, "inserts into out, and reads more of it"),
+        (far, "inserts into out, and reads more than the last"),
     ):
         with pytest.raises(disc.CompileError, match=why):
             compiled(fn)

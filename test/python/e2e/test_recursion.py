@@ -423,9 +423,12 @@ def draws(x):
     ("function", "match"),
     [
         (seen_by_others, "changes a tensor .* in place, which may be the same as"),
-        (never, "recursive function never calls itself on every way through it"),
+        (never, "recursive function never calls itself on every path"),
         (never_on_no_data, "calls itself without end while it is traced"),
-        (lambda x: changes_its_argument(x * 1), "changes_its_argument changes a tensor in place that it has not made"),
+        (
+            lambda x: changes_its_argument(x * 1),
+            "changes_its_argument changes a tensor in place that it did not create",
+        ),
         (lambda x: appends(x, [x]), "the recursive function appends changes found"),
         (lambda x: lengthens(x, [x]), "calls itself without end while it is traced"),
         (other_dtype, "what is returned is float32 .* and float64"),

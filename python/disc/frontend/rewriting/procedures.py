@@ -1,7 +1,7 @@
-"""Procedures: functions that call themselves as often as data says, traced once.
+"""Procedures: functions whose recursion depth depends on data, traced once.
 
-Trials come first, which leave no trace. They find what differs between the calls, and what the function gives: at first
-from the sides that end the recursion, as if nobody came back from the others, then from all.
+Trials come first; their graphs are discarded. They find what differs between the calls, and the function's results: at
+first only from the sides that end the recursion, then from all.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from .region import NoValue, Region
 from .sites import Site
 from .state import Heap, closure_of, described, is_scalar, parts, rebuilt
 
-# Each trial may find more that differs.
+# Each trial may find more differences.
 _TRIALS = 64
 
 
 class _Again(BaseException):
-    """A call gives more than there was room for."""
+    """A call needs more arguments than the procedure has."""
 
     def __init__(self, procedure: Procedure) -> None:
         self.procedure = procedure
@@ -50,18 +50,18 @@ class _Again(BaseException):
 
 @dataclass
 class _Tensor:
-    """A tensor that the function gives, or a number as one without dims."""
+    """A tensor that the function returns, or a number as a tensor without dims."""
 
     dtype: torch.dtype
     dims: list[sympy.Expr | None]
-    """Over the names of the procedure's numbers and symbols from outside; None if an extent is no such expression."""
+    """Over the names of the procedure's numbers and outer symbols; None for an extent that cannot be so expressed."""
     kind: type = Tensor
     signed: bool = True
 
 
 @dataclass(frozen=True)
 class _Kept:
-    """What is given each time."""
+    """A value that each call returns."""
 
     value: Any
 
@@ -82,13 +82,13 @@ class Procedure:
         self.function, self._bound, self._site = function, bound, site
         self._arguments = Arguments(dict(bound.arguments))
         self._result: Any = None
-        """What the function gives, as far as trials know."""
+        """The results of the function that trials have found so far."""
         self._is_recursive = False
         self._begin: Any = None
         self._symbols: Any = None
 
     def run(self, opened: Callable[[Procedure], AbstractContextManager[None]]) -> Any:
-        """Traces the function and its call; inside of ``opened`` calls of the function are this one's."""
+        """Traces the function and its call; inside ``opened``, calls of the function belong to this procedure."""
         for _ in range(_TRIALS):
             try:
                 with graph.tried(), opened(self):
@@ -101,14 +101,14 @@ class Procedure:
                 if error.of is not self:
                     raise
                 raise self._site.refuse(
-                    f"{self._text} calls itself on every way through it: one must end without a call, on data"
+                    f"{self._text} calls itself on every path: add a branch on data that returns without a call"
                 ) from None
             if not self._is_recursive:
                 return self.function(*self._bound.args, **self._bound.kwargs)
             if not again:
                 break
         else:
-            raise self._site.refuse(f"the arguments or results of {self._text} have other types in each call")
+            raise self._site.refuse(f"the types of the arguments or results of {self._text} change in each call")
         with opened(self):
             value = self._trace()
         end = self._end(value)
@@ -132,7 +132,7 @@ class Procedure:
             graph.keep_conditions(self._begin)
         for change in heap.changes():
             raise self._site.refuse(
-                f"{self._text} changes {change.name}, which others see: pass it on and return it instead"
+                f"{self._text} changes {change.name}, which exists outside of it: pass it as an argument and return it"
             )
         return value
 
@@ -143,13 +143,13 @@ class Procedure:
 
     def _refuse_change(self, _: Tensor) -> Tensor:
         raise self._site.refuse(
-            f"{self._text} changes a tensor in place that it has not made: make a new one, or clone() it before"
+            f"{self._text} changes a tensor in place that it did not create: make a new one, or clone() it before"
         )
 
-    # -- what it gives -----------------------------------------------------------------------------------
+    # -- its results ------------------------------------------------------------------------------------
 
     def _learn(self, value: Any) -> bool:
-        """Compares what a trial gave with what is known; whether there is something new."""
+        """Merges the result of a trial with the known results; whether there is something new."""
         if self._result is None:
             self._result = self._described(value)
             return True
@@ -202,8 +202,8 @@ class Procedure:
         first = known.value if isinstance(known, _Kept) else known.whole if isinstance(known, _Parts) else None
         what = described(first) if first is not None else f"a {known.dtype} of {len(known.dims)} dims"
         raise self._site.refuse(
-            f"{self._text} returns {what} in one place and {described(value)} in another: it must return one kind of"
-            " value, of one dtype and rank"
+            f"{self._text} returns {what} in one place and {described(value)} in another: all results must have the"
+            " same type, dtype and rank"
         )
 
     def _widened_tensor(self, known: _Tensor, value: Tensor) -> tuple[_Tensor, bool]:
@@ -238,7 +238,7 @@ class Procedure:
     # -- calls -------------------------------------------------------------------------------------------
 
     def call(self, arguments: dict[str, Any]) -> Any:
-        """A call of the function inside of itself; Mismatch if it must be traced once more for that."""
+        """A call of the function inside itself; raises ``_Again`` if the function must be traced once more for it."""
         new = self._arguments.widen(dict(arguments))
         self._is_recursive = True
         if new:

@@ -19,10 +19,10 @@ class NotRewritable(Exception):
     """A function cannot be rewritten.
 
     Attributes:
-        reason: why, in words.
-        file: the file that the function, or the statement in the way, is in.
+        reason: why it cannot be rewritten.
+        file: the file of the function, or of the statement that prevents it.
         line: its line.
-        suggestion: what could be done about it.
+        suggestion: what to change.
     """
 
     def __init__(self, reason: str, file: str, line: int, suggestion: str) -> None:
@@ -37,7 +37,7 @@ class Source:
     file: str
     node: FunctionNode
     class_name: str | None
-    """The class around it, for names such as ``__x``."""
+    """The class that contains it, for names such as ``__x``."""
 
     def line(self, number: int) -> str:
         """A line of the file, without the spaces around it."""
@@ -51,7 +51,7 @@ def mangled(name: str, class_name: str | None) -> str:
 
 
 def find(function: types.FunctionType) -> Source:
-    """The source of ``function``; NotRewritable where there is none, or where it is a generator or a coroutine."""
+    """The source of ``function``; NotRewritable if it has no source, or is a generator or a coroutine."""
     return _find(function.__code__, function.__globals__)
 
 
@@ -70,11 +70,11 @@ def _find(code: types.CodeType, names: dict[str, Any] | None) -> Source:
             f"{code.co_name} is a generator or a coroutine",
             file,
             line,
-            "return a list, or write the loop where it is used",
+            "return a list, or write the loop at the place of use",
         )
     lines = lines_of(file, names)
     if not lines:
-        raise NotRewritable(f"there is no source of {code.co_name}", file, line, "define the function in a file")
+        raise NotRewritable(f"there is no source code of {code.co_name}", file, line, "define the function in a file")
     index = _index("".join(lines), file)
     # pytest changes the code of assertions.
     same = "@pytest_ar" in code.co_names or any(_alike(code, c) for c in index.codes.get((line, code.co_name), []))
@@ -86,10 +86,10 @@ def _find(code: types.CodeType, names: dict[str, Any] | None) -> Source:
         if lambdas:
             found = [max(lambdas, key=lambda entry: _range(entry[0].body)[0])]
     if not found:
-        reason = f"{code.co_name} is not what its file says"
-        raise NotRewritable(reason, file, line, "load the file as it is now, without hooks that change its code")
+        reason = f"{code.co_name} differs from the code in its file"
+        raise NotRewritable(reason, file, line, "reload the file, without hooks that change its code")
     if len({ast.dump(node) for node, _ in found}) > 1:
-        reason, advice = "which lambda of the line it is cannot be told", "put each lambda on a line of its own"
+        reason, advice = "several lambdas on this line have the same arguments", "put each lambda on its own line"
         raise NotRewritable(reason, file, line, advice)
     return Source(file, *found[0])
 
@@ -120,7 +120,7 @@ def _range(body: ast.expr) -> tuple[tuple[int, int], tuple[int, int]]:
 
 
 def _alike(a: types.CodeType, b: types.CodeType) -> bool:
-    """Whether two functions do the same, apart from the functions in them."""
+    """Whether two functions have the same code, apart from the functions in them."""
 
     def seen(code: types.CodeType) -> tuple[Any, ...]:
         constants = [repr(c) for c in code.co_consts if not isinstance(c, (types.CodeType, frozenset))]
@@ -134,7 +134,7 @@ class _Index:
     nodes: dict[int, list[tuple[FunctionNode, str | None]]]
     """The functions of a file by the first line of each, decorators included."""
     codes: dict[tuple[int, str], list[types.CodeType]]
-    """What they are compiled to, by first line and name."""
+    """Their code objects, by first line and name."""
 
 
 @functools.lru_cache(maxsize=128)
@@ -143,7 +143,8 @@ def _index(text: str, file: str) -> _Index:
         tree = ast.parse(text)
         pending = [compile(text, file, "exec", dont_inherit=True)]
     except SyntaxError as error:
-        raise NotRewritable("the file has changed, and is no Python", file, error.lineno or 0, "mend it") from None
+        reason, advice = "the file has changed and has a syntax error", "fix it and load the file again"
+        raise NotRewritable(reason, file, error.lineno or 0, advice) from None
     found: dict[int, list[tuple[FunctionNode, str | None]]] = {}
     for node, class_name in _functions(tree):
         decorators = node.decorator_list if isinstance(node, ast.FunctionDef) else []

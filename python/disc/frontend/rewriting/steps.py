@@ -1,7 +1,7 @@
-"""Loops whose number of steps is known at run time only: one step is traced.
+"""Loops whose number of steps is known only at run time: one step is traced.
 
-Trials come first, which leave no trace: they find what a step changes, and which extents and numbers become others from
-step to step. What does is carried.
+Trials come first; their graphs are discarded. They find what a step changes, and which extents and numbers differ
+between the steps. These values are carried.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from .region import NoValue, Region, version_of
 from .sites import Site
 from .state import Change, Heap, Undefined, store
 
-# Each trial may find more that changes.
+# Each trial may find more changes.
 _TRIALS = 12
 _REACH = 64
 
 
 class Earlier(Part):
-    """In a list that grows: what the steps before have appended. It cannot be used in a step."""
+    """In a list that grows: the elements that earlier steps have appended. It cannot be used in a step."""
 
     def __init__(self, grown: _Grown, count: Callable[[], Any] | None) -> None:
-        """``count`` gives how many elements it stands for, if that can be told."""
+        """``count`` returns how many elements it stands for; None if that is unknown."""
         self.__dict__.update(grown=grown, counted=count)
 
     @property
     def count(self) -> Any:
-        """How many elements it stands for."""
+        """The number of elements that it stands for."""
         count = self.__dict__["counted"]
         return self._fail() if count is None else count()
 
@@ -54,7 +54,7 @@ class Earlier(Part):
 
     @classmethod
     def __torch_function__(cls, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Refuses to be an operand."""
+        """Raises an error where it is an operand."""
         for leaf in pytree.tree_leaves((args, kwargs)):
             if isinstance(leaf, Earlier):
                 leaf._fail()
@@ -62,7 +62,7 @@ class Earlier(Part):
 
 
 class _OtherKind(Exception):
-    """A variable is another kind of thing after a step: ``error`` says which."""
+    """A variable has another type after a step: ``error`` names it."""
 
     def __init__(self, error: errors.CompileError) -> None:
         self.error = error
@@ -71,37 +71,37 @@ class _OtherKind(Exception):
 
 @dataclass
 class _Grown:
-    """A list that steps append to, or take from."""
+    """A list that steps append to, or remove from."""
 
     holder: list[Any]
     name: str
     elements: list[Any]
-    """What a step appends, of a trial."""
+    """The elements that a step of a trial appended."""
     previous: list[Value] | None = None
-    """What the step before has appended, if steps read that."""
+    """The elements that the previous step appended, if steps read them."""
     all: Rows | None = None
-    """Rows that are all of the list: it is carried, if steps read more of it, or append what has no bound."""
+    """The rows of the whole list, which is carried if steps read more of it, or append an unbounded number."""
     front: bool = False
     """Whether steps insert at the front, so that the last is the first."""
 
     @property
     def kind(self) -> type:
-        """What the elements are."""
+        """The type of the elements."""
         return kind_of(self.elements[0])
 
     @property
     def flagged(self) -> bool:
-        """Whether it depends on data which elements a step appends."""
+        """Whether data decides which elements a step appends."""
         return any(isinstance(x, Steps) for x in self.elements)
 
     @property
     def bounded(self) -> bool:
-        """Whether a step appends so many elements at most."""
+        """Whether the number of elements that a step appends has a bound."""
         return all(isinstance(x.all.shape[0], int) for x in self.elements if isinstance(x, Steps))
 
 
 class _LooksBack(Exception):
-    """A step reads what earlier steps have appended to a list."""
+    """A step reads elements that earlier steps have appended to a list."""
 
     def __init__(self, grown: _Grown) -> None:
         self.grown = grown
@@ -121,12 +121,12 @@ class Loop:
         read: Sequence[str],
         roots: Sequence[tuple[str, Any]],
     ) -> None:
-        """``roots``: what a step can reach beside the variables."""
+        """``roots``: the objects that a step can reach besides the variables."""
         self._site, self._names, self._get, self._put = site, names, get, put
         self._needed, self._read, self._roots = needed, read, roots
         self._peeled = self._optional = False
         self.begun = False
-        """Whether more than trials has been traced."""
+        """Whether anything besides trials has been traced."""
 
     def run(
         self,
@@ -136,7 +136,7 @@ class Loop:
         more: Callable[[], Any] | None,
         fact: Callable[[], Any] | None = None,
     ) -> None:
-        """Traces a loop of at most ``count`` steps (if that is not None), as long as ``pred``, then ``more()``, holds.
+        """Traces a loop of at most ``count`` steps (if that is not None), while ``pred``, then ``more()``, is true.
 
         ``step`` takes the step's number. ``fact()`` is true at the beginning of each step.
         """
@@ -155,7 +155,7 @@ class Loop:
                     again.run(count, pred, step, more, fact)
                 self.begun = again.begun
                 return
-            # The first step makes of None, or of a number, what the others begin with: it is traced by itself.
+            # The first step turns None or a number into the first value of the others: it is traced separately.
             self._peeled = self.begun = True
             step(0)
             going = True if more is None else decide(more())
@@ -164,7 +164,7 @@ class Loop:
                 self.run(count - 1, pred, lambda n: step(n + 1), more)
             return
         except NoValue:
-            # While nothing is known of what a recursive function gives: as if there were no step.
+            # While the results of a recursive function are unknown, the loop has no step.
             self._reset()
             if self._has_step():
                 raise
@@ -176,7 +176,7 @@ class Loop:
         self._trace(trial=False)
 
     def _reset(self) -> None:
-        """Sets everything to what it was before the loop."""
+        """Resets everything to its state before the loop."""
         self._heap.restore(self._heap.changes())
         self._put(self._before)
 
@@ -192,15 +192,16 @@ class Loop:
                 with graph.tried():
                     self._reset()
                     if grown.front and (grown.previous is not None or grown.flagged or grown.kind is not Tensor):
-                        what = "more of it than the step before inserted"
                         raise self._site.refuse(
-                            f"a step of a loop inserts into {grown.name}, and reads {what}"
+                            f"a step of a loop inserts into {grown.name}, and reads more than the last elements"
                         ) from None
                     if grown.previous is not None or grown.flagged or grown.kind is not Tensor:
                         grown.previous, grown.all = None, self._carried_whole(grown)
                     else:
                         grown.previous = self._previous(grown)
-        raise self._site.refuse("what this loop changes from step to step has no end")
+        raise self._site.refuse(
+            "each step of this loop changes more values than the one before; keep them in a list or a tensor"
+        )
 
     def _begin(self) -> None:
         self._before = self._get()
@@ -223,7 +224,7 @@ class Loop:
             last = list(before.values())[: len(rows)][::-1]
         if all(isinstance(x, Tensor) and _alike(x, row) for x, row in zip(last, rows, strict=False)) and last:
             return [Value(x, row, symbols) for x, row in zip(last, rows, strict=True)]
-        # There is none before the first step, so nobody may read it there.
+        # It does not exist before the first step, so nothing may read it there.
         return [Value(Zeros(), row, symbols) for row in rows]
 
     def _carried_whole(self, grown: _Grown) -> Rows:
@@ -232,7 +233,7 @@ class Loop:
             return Rows(before, [*before, *grown.elements], self._symbols)
         except Mismatch:
             raise self._site.refuse(
-                f"what each step of a loop appends to {grown.name} must have one shape, the same in all"
+                f"the values that a step of a loop appends to {grown.name} must have the same shape in all steps"
             ) from None
 
     # -- one step ----------------------------------------------------------------------------------------
@@ -246,7 +247,7 @@ class Loop:
         ]
 
     def _trace(self, *, trial: bool) -> bool:
-        """Traces a step; as a trial it says whether something new was found, else it sets what the loop leaves."""
+        """Traces a step; a trial returns whether it found something new, else the loop's results are stored."""
         run = Markers()
         for carried in self._all():
             carried.prepare()
@@ -294,9 +295,9 @@ class Loop:
         if trial:
             lost = [key for key, (change, _) in self._places.items() if not heap.has(change.holder)]
             for key in lost:
-                # A container that the steps replace: it is part of a variable's value.
+                # The steps replace this container: it is part of a variable's value.
                 del self._places[key]
-            # What an earlier trial took for a tensor from outside, and is carried.
+            # An earlier trial treated it as a tensor from outside, but it is carried.
             idle = [key for key, version in known.items() if version_of(self._written[key][1].inside) == version]
             for storage in idle:
                 del self._written[storage]
@@ -307,7 +308,7 @@ class Loop:
         return False
 
     def _open(self, run: Markers) -> tuple[Any, ...]:
-        """Sets everything to what it is at the beginning of a step."""
+        """Sets everything to its state at the beginning of a step."""
         inside = tuple(
             self._variables[n].open(run) if n in self._variables else before for n, before in enumerate(self._before)
         )
@@ -321,7 +322,7 @@ class Loop:
             earlier = Earlier(grown, None if grown.flagged else counted)
             if grown.front:
                 grown.holder.append(Front())
-            # Many of it: also an index from the end is to meet it.
+            # Repeated, so that an index from the end finds it too.
             more = [Earlier(grown, lambda: 0)] * _REACH
             grown.holder += [earlier, *more, *(value.open(run) for value in previous)]
         self._put(inside)
@@ -333,7 +334,7 @@ class Loop:
         before = self._get()
         with graph.tried():
             fact = self._fact()
-            # A test may set variables, here to what is not in the graph.
+            # A test may set variables, here to values that are not in the graph.
             self._put(before)
         if isinstance(fact, torch.SymBool):
             torch._check(fact)
@@ -357,7 +358,7 @@ class Loop:
             try:
                 carried, changed = carry(self._variables.get(n), before, old, new, name, symbols, heap.parts)
             except Mismatch:
-                # The first step may be traced by itself; what is read behind the loop may still be the number.
+                # The first step may be traced separately; after the loop the number itself may be read.
                 known = n in self._variables or name in self._needed or self._may_begin()
                 filled = None if known else Filled.of(before, new, symbols)
                 if filled is None:
@@ -388,10 +389,12 @@ class Loop:
             elements = [change.new for change in found if not isinstance(change.new, Front)]
             front = len(elements) < len(found)
             if front and not isinstance(found[0].new, Front):
-                raise self._site.refuse(f"a step of a loop appends to {name}, and inserts into it")
+                raise self._site.refuse(
+                    f"a step of a loop both appends to {name} and inserts into it; do only one of them"
+                )
             if not can_join(elements):
                 raise self._site.refuse(
-                    f"a step of a loop appends values to {name} that are not tensors or numbers of one kind and shape"
+                    f"a step of a loop appends values of different types, dtypes or shapes to {name}"
                 )
             grown = self._grown.get(key)
             if grown is None or grown.flagged != any(isinstance(x, Steps) for x in elements):
@@ -401,7 +404,7 @@ class Loop:
             news |= front and not grown.front
             grown.front |= front
             if grown.front and not grown.bounded:
-                raise self._site.refuse(f"a step of a loop inserts into {name} as many elements as depends on data")
+                raise self._site.refuse(f"a step of a loop inserts a data-dependent number of elements into {name}")
             if not grown.bounded:
                 grown.previous, grown.all = None, self._carried_whole(grown)
                 news = True
@@ -413,7 +416,7 @@ class Loop:
         return news
 
     def _learn_whole(self, changes: list[Change], heap: Heap) -> bool:
-        """Finds lists that steps take elements from, or whose elements already stand for several."""
+        """Finds lists that steps remove elements from, or with elements that already stand for several."""
         news = False
         for change in changes:
             holder = change.holder
@@ -427,7 +430,9 @@ class Loop:
             name = change.name.rpartition("[")[0]
             elements = [*self._heap.contents(holder).values()]
             if not can_join(elements):
-                raise self._site.refuse(f"a step of a loop takes from {name}, whose elements are not of one kind")
+                raise self._site.refuse(
+                    f"a step of a loop removes elements from {name}, whose elements differ in type, dtype or shape"
+                )
             grown = self._grown[id(holder)] = _Grown(holder, name, elements)
             grown.all = self._carried_whole(grown)
             news = True
@@ -472,7 +477,7 @@ class Loop:
         """Whether there is a step, whatever the data."""
         return self._count is not None and self._pred is None and is_positive(self._count)
 
-    # -- what it leaves ----------------------------------------------------------------------------------
+    # -- its results ------------------------------------------------------------------------------------
 
     def _finish(
         self,
@@ -485,13 +490,13 @@ class Loop:
         symbols: graph.Symbols,
     ) -> None:
         now = {(id(change.holder), change.key): change for change in changes}
-        # In the order in which they were opened; a later trial may have found an earlier variable.
+        # In the order of opening; a later trial may have found an earlier variable.
         for n, carried in sorted(self._variables.items()):
             carried.close(run, after[n])
         for key, (change, carried) in self._places.items():
             current = now.pop(key, None)
             carried.close(run, heap.contents(change.holder)[change.key] if current is None else current.new)
-        # In the order in which they were opened.
+        # In the order of opening.
         rows = []
         for grown in self._grown.values():
             found = [] if grown.all is not None else self._rows(grown, changes, symbols)
@@ -538,7 +543,7 @@ class Loop:
 
     @staticmethod
     def _leave(grown: _Grown, made: Steps) -> None:
-        """Puts what the steps have made where it belongs in the list."""
+        """Adds the elements that the steps made to the list, at their place."""
         if not grown.front:
             grown.holder.append(made)
         elif is_of_loop(grown.holder):
@@ -547,7 +552,7 @@ class Loop:
             grown.holder.insert(0, made.turned())
 
     def _rows(self, grown: _Grown, changes: list[Change], symbols: graph.Symbols) -> list[Tensor]:
-        """What a step appends: its elements; if they are flagged, all of them and the flags."""
+        """The rows that a step appends: its elements; if they are flagged, all of them and the flags."""
         new = (x.new for x in changes if x.holder is grown.holder and isinstance(x.old, Undefined))
         found = [x for x in new if not isinstance(x, Front)]
         if grown.flagged:
@@ -558,7 +563,7 @@ class Loop:
         for row in rows:
             if not all(symbols.know(size) for size in row.shape):
                 raise self._site.refuse(
-                    f"what each step of a loop appends to {grown.name} must have one shape, the same in all"
+                    f"the values that a step of a loop appends to {grown.name} must have the same shape in all steps"
                 )
         return rows
 

@@ -1,8 +1,8 @@
-"""Functions of Python rewritten so that each control construct is a call of an operator.
+"""Python functions rewritten so that each control construct is a call of an operator.
 
-``rewrite(function, operators)`` gives a function that does the same, but whose conditions, loops and calls go through
+``rewrite(function, operators)`` returns a function that does the same, but whose conditions, loops and calls go through
 ``operators``: a module or object that the rewritten code reaches by the name ``_disc_``. An operator does what Python
-does where its condition is a Python value; what it does elsewhere is its own affair. Before and after
+does if its condition is a Python value; otherwise the operator decides what to do. Before and after
 (:func:`rewritten_source` shows it for any function; this is abridged)::
 
     def step(self, x, n):                def step(self, x, n):
@@ -33,8 +33,8 @@ does where its condition is a Python value; what it does elsewhere is its own af
                                              _disc_.if_(_disc_stop_1, _disc_then_3, _disc_else_3, ...)
                                              return _disc_returned
 
-What operators are given
-------------------------
+Arguments of operators
+----------------------
 ::
 
     if_(test, then, orelse, get, put, names, site, *, needed, read, seen)
@@ -42,30 +42,30 @@ What operators are given
     for_(iterable, body, go_on, get, put, names, site, *, needed, read, seen)
 
 ``test`` of ``if_`` is a value (call ``bool`` on it, or trace); that of ``while_`` is a function, and holds the test of
-break flags. ``then``, ``orelse`` and ``body`` are functions, always, that work on the variables of the function around
-them (``nonlocal``) and return None. ``go_on`` of ``for_`` is None or a function to be called after each step: whether
-there may be another one. It is not called before the first step.
+break flags. ``then``, ``orelse`` and ``body`` are always functions that work on the variables of the surrounding
+function (``nonlocal``) and return None. ``go_on`` of ``for_`` is None or a function to be called after each step:
+whether there may be another one. It is not called before the first step.
 
-- ``get()`` gives the *state*, a tuple with a value for each of ``names``; ``put(values)`` sets it. A variable without a
-  value is ``_disc_.Undefined(name)`` in it, and putting an instance of ``_disc_.Undefined`` unbinds it: code never sees
-  such an object, reading an unbound variable is Python's own NameError. Operators call neither where they do what
-  Python does.
-- ``names`` are the variables that a side (or the body, or the loop's test) sets, and that somebody reads: afterwards,
-  or in a side before that side has set it. Paths such as ``"self.h"`` are attributes that are set; nothing is known
-  about who reads them. Variables that are set inside and read nowhere else are not among the names.
+- ``get()`` returns the *state*, a tuple with a value for each of ``names``; ``put(values)`` sets it. A variable without
+  a value is ``_disc_.Undefined(name)`` in it, and putting an instance of ``_disc_.Undefined`` unbinds it: code never
+  sees such an object, and reading an unbound variable raises Python's own NameError. Operators call neither where they
+  do what Python does.
+- ``names`` are the variables that a side (or the body, or the loop's test) sets and that are read: afterwards, or in a
+  side before that side has set them. Paths such as ``"self.h"`` are attributes that are set; where they are read is
+  unknown. Variables that are set inside and read nowhere else are not among the names.
 - ``needed``: those of ``names`` that may be read after the construct. The others need no merging, but must be put back
   before the other side runs, or carried to the next step.
 - ``read``: those of ``names`` that a side, a step or the loop's test may read before it sets them. A variable of a loop
-  that is not among these needs no value before the first step: its last value is what counts, if there is a step.
-- ``seen``: function without arguments that gives the variables which are only read inside, as a dict without the
-  unbound ones: what may be changed in place there (lists, tensors, objects). Globals are among them, except builtins.
+  that is not among these needs no value before the first step: only its last value matters, if there is a step.
+- ``seen``: function without arguments that returns the variables which are only read inside, as a dict without the
+  unbound ones: these may be changed in place there (lists, tensors, objects). Globals are among them, except builtins.
 - Names that start with ``_disc_`` are made by the rewriting. ``_disc_returned`` is the value to be returned, unbound
   until there is one. ``_disc_stop_N``, ``_disc_left_N`` are flags: Python bools at first, never unbound.
   ``_disc_out_N`` is the list, set or dict of a comprehension, ``_disc_value_N`` the value of an expression.
-  Where ``_disc_stop_N`` or ``_disc_left_N`` is false nothing reads ``_disc_returned`` unless it has been set since: a
-  side that leaves it unbound may be given any value of the other side's kind. Nothing else may be assumed so.
-- What a side changes otherwise (``x[i] = y``, attributes of objects that the side itself looks up, what functions that
-  it calls change) shows in the objects alone that ``get`` and ``seen`` reach. Operators have to look.
+  Where ``_disc_stop_N`` or ``_disc_left_N`` is false, nothing reads ``_disc_returned`` unless it has been set since: on
+  a side that leaves it unbound, it may have any value of the other side's type. This does not apply to other names.
+- Other changes of a side (``x[i] = y``, attributes of objects that the side itself looks up, changes by functions that
+  it calls) can only be seen in the objects that ``get`` and ``seen`` reach. Operators must compare these.
 
 A ``raise`` in a side is left there: ``then()`` raises.
 
@@ -76,36 +76,35 @@ A ``raise`` in a side is left there: ``then()`` raises.
     call(f, site)         Undefined(name)                                      site(file, line, text)
 
 Thunks are functions without arguments (``message`` of ``assert_`` is one, or None) that set no variables: where an
-operand of ``and``, ``or`` or ``x if c else y`` has a ``:=`` in it, an ``if_`` stands for the whole. What thunks read is
-in their closures. ``a < b < c`` is ``and_(a < (t := b), lambda: t < c)``. ``call(f, site)`` gives what is called in the
-place of ``f`` with the arguments as they are in the source; anything that it does not know it gives back, also what
-cannot be called. ``Undefined`` is a class. ``site`` is called while rewriting, once for each construct, so any value
-that it gives is what operators get.
+operand of ``and``, ``or`` or ``x if c else y`` contains a ``:=``, an ``if_`` replaces the whole. Thunks read variables
+through their closures. ``a < b < c`` is ``and_(a < (t := b), lambda: t < c)``. ``call(f, site)`` returns the function
+to call instead of ``f``, with the arguments as they are in the source; it returns unknown objects unchanged, even if
+they cannot be called. ``Undefined`` is a class. ``site`` is called while rewriting, once for each construct; operators
+receive the value that it returns.
 
 How statements become operators
 -------------------------------
-- ``return``, ``break`` and ``continue``: what follows an ``if`` that jumps on one side moves into the other side. Where
-  both sides may go on it becomes a function that both call. No flags are needed for that; they are for what leaves a
-  loop, a ``with`` or a ``try``: there the rest is under ``if_(flag, ...)``. So it is, too, where calls from both sides
-  would lead to the same statements on more than eight paths, all of which a tracer would have to follow.
+- ``return``, ``break`` and ``continue``: the statements after an ``if`` that jumps on one side move into the other
+  side. If both sides may continue, they become a function that both call. This needs no flags. Jumps out of a loop, a
+  ``with`` or a ``try`` do: the rest is under ``if_(flag, ...)``. Flags are also used where calls from both sides would
+  lead to the same statements on more than eight paths, which a tracer would have to follow.
 - ``for``/``while`` with ``else``: the else part is under ``if_(stop flag)`` if there is a ``break``, or simply follows.
 - ``match``: a chain of ``if_``. Patterns of values (``case 3 | "a"``, ``case None``) are comparisons, so the subject
   may depend on data; other patterns are matched by Python, and guards are ``if_`` again.
-- ``assert`` is ``assert_``. ``del``, ``global``, ``nonlocal``, ``with``, ``try`` and ``raise`` stay what they are, with
-  their parts rewritten. ``return``, ``break`` and ``continue`` in a ``finally`` are not rewritten (NotRewritable).
-- List, set and dict comprehensions become functions with loops; so do generator expressions that are all of the
-  arguments of ``any``, ``all``, ``list``, ``tuple``, ``set``, ``sum``, ``min``, ``max``, ``sorted`` or ``dict``, or
-  stand behind a ``*``. For all but ``any`` and ``all``, which stop where they do in Python, the elements are computed
-  before the function is called. Other generator expressions stay lazy: generators whose ``for`` and ``if`` are
-  Python's.
-- Nested functions and lambdas are rewritten in place; nested generators, coroutines and classes stay as they are, and
-  f-strings too. ``super()`` is ``super(__class__, self)``, as its caller may be a side.
+- ``assert`` is ``assert_``. ``del``, ``global``, ``nonlocal``, ``with``, ``try`` and ``raise`` remain, with their parts
+  rewritten. ``return``, ``break`` and ``continue`` in a ``finally`` are not rewritten (NotRewritable).
+- List, set and dict comprehensions become functions with loops; so do generator expressions that are the only
+  argument of ``any``, ``all``, ``list``, ``tuple``, ``set``, ``sum``, ``min``, ``max``, ``sorted`` or ``dict``, or
+  follow a ``*``. For all but ``any`` and ``all``, which stop where they do in Python, the elements are computed before
+  the function is called. Other generator expressions remain lazy generators with Python's own ``for`` and ``if``.
+- Nested functions and lambdas are rewritten in place; nested generators, coroutines, classes and f-strings are not
+  rewritten. ``super()`` is ``super(__class__, self)``, as its caller may be a side.
 
 The new function has the signature, defaults, globals and closure cells of the old one, its name, file and lines.
-Decorators: what is rewritten is the function object that is given. The wrapper that a decorator made is rewritten
-itself, and what it wraps when it is called through ``call``: nothing that a decorator does is lost. ``call`` sees
-wrappers of libraries too (``torch.no_grad``'s lies in PyTorch): it should rewrite those whose ``__wrapped__`` is to be
-rewritten. Only objects that are no functions and have a ``__wrapped__`` (``functools.lru_cache``) are replaced by it.
+Decorators: the function object that is passed is rewritten, which is a decorator's wrapper; the wrapped function is
+rewritten when it is called through ``call``. So a decorator keeps its effect. ``call`` also receives wrappers of
+libraries (that of ``torch.no_grad`` is in PyTorch): it should rewrite those whose ``__wrapped__`` must be rewritten.
+Only objects that are not functions and have a ``__wrapped__`` (``functools.lru_cache``) are replaced by it.
 """
 
 from __future__ import annotations
@@ -136,7 +135,7 @@ _SHOWN = {"_disc_lambda_": "<lambda>", "_disc_generator_": "<genexpr>"}
 
 
 def rewrite(function: Callable[..., Any], operators: Any) -> Callable[..., Any]:
-    """``function`` over ``operators``. Methods stay bound; what is rewritten already is given back as it is.
+    """``function`` over ``operators``. Methods stay bound; functions that are already rewritten are returned unchanged.
 
     Raises:
         NotRewritable: with file, line, reason and a suggestion.
@@ -146,7 +145,7 @@ def rewrite(function: Callable[..., Any], operators: Any) -> Callable[..., Any]:
     while not isinstance(function, types.FunctionType) and hasattr(function, "__wrapped__"):
         function = function.__wrapped__
     if not isinstance(function, types.FunctionType):
-        raise NotRewritable(f"{function!r} is no function of Python", "unknown", 0, "write it in Python")
+        raise NotRewritable(f"{function!r} is not a Python function", "unknown", 0, "write it in Python")
     if is_rewritten(function):
         return function
     code, lines, source = _rewritten_code(function)
@@ -164,7 +163,7 @@ def rewrite(function: Callable[..., Any], operators: Any) -> Callable[..., Any]:
 
 
 def is_rewritten(function: Any) -> bool:
-    """Whether :func:`rewrite` made a function."""
+    """Whether a function is the result of :func:`rewrite`."""
     return _ORIGINAL in getattr(function, "__dict__", {})
 
 
@@ -175,7 +174,7 @@ def rewritten_source(function: types.FunctionType) -> str:
 
 
 class _Own:
-    """What rewritten code uses beside the operators."""
+    """Helpers of rewritten code besides the operators."""
 
     set, iter = set, iter
 
@@ -185,7 +184,7 @@ class _Own:
 
     @contextlib.contextmanager
     def caught(self, kinds: Callable[[], Any]) -> Iterator[None]:
-        """In it a ``try`` statement's handlers are active: ``kinds()`` are the errors that they catch."""
+        """While it is active, so are handlers of a ``try`` statement: ``kinds()`` are the errors that they catch."""
         handlers.append(kinds)
         try:
             yield
@@ -193,7 +192,7 @@ class _Own:
             handlers.pop()
 
     def read(self, thunk: Callable[[], Any], name: str) -> Any:
-        """The value of a variable or an attribute, which need not have one."""
+        """The value of a variable or an attribute; an ``Undefined`` if it has none."""
         try:
             return thunk()
         except (NameError, AttributeError):
@@ -217,7 +216,7 @@ _known: dict[tuple[types.CodeType, str, frozenset[str]], tuple[types.CodeType, l
 
 
 def _shadowed(function: types.FunctionType) -> frozenset[str]:
-    """The builtins that are something else in a function's module."""
+    """The builtins that a function's module redefines."""
     return frozenset(name for name in dir(builtins) if name in function.__globals__)
 
 
@@ -229,7 +228,8 @@ def _rewritten_code(function: types.FunctionType) -> tuple[types.CodeType, list[
             _known[key] = *_compiled(source, function, key[2]), source
         except (SyntaxError, RecursionError) as error:
             line = function.__code__.co_firstlineno
-            raise NotRewritable(f"it cannot be rewritten ({error})", source.file, line, "make it simpler") from error
+            reason, advice = f"the function cannot be rewritten ({error})", "split or simplify it"
+            raise NotRewritable(reason, source.file, line, advice) from error
     return _known[key]
 
 
@@ -238,12 +238,12 @@ def _compiled(
 ) -> tuple[types.CodeType, list[int]]:
     node, context = _rewritten(source, function, shadowed)
     original = function.__code__
-    # Its own name is that of a variable elsewhere.
+    # Its own name may be that of a variable elsewhere.
     node.name = "_disc_function"
     names = ["_disc_factory", node.name]
     inside: list[ast.stmt] = [local_names([*original.co_freevars, OPERATORS, OWN]), node]
     if source.class_name:
-        # For the names that it mangles.
+        # A class around it mangles the names.
         around: Any = ast.parse(f"class {source.class_name}: pass").body[0]
         around.body = [inside.pop()]
         inside.append(around)
@@ -266,7 +266,7 @@ def _named(
 ) -> types.CodeType:
     """``code``, and the code in it, with the names that the source gives functions, for tracebacks.
 
-    ``around``: what the qualified names of the code in it begin with, if not with its own.
+    ``around``: the prefix of the qualified names of the code in it, if it is not its own name.
     """
     constants: list[Any] = []
     between = ".<locals>." if code.co_flags & inspect.CO_OPTIMIZED else "."

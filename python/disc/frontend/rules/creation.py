@@ -67,25 +67,25 @@ def _register_filled(name: str, value: Number) -> None:
 
 _register_filled("zeros", 0)
 _register_filled("ones", 1)
-# Uninitialised memory has no meaning to keep: zeros are as good as any.
+# The values of uninitialised memory are undefined, so zeros are correct.
 _register_filled("empty", 0)
 
 
 @lowers("torch.aten.empty_permuted", "torch.aten.empty_strided")
 def empty_strided(b: Builder, dims: Sequence[Extent], *_: Any) -> Tensor:
-    """Zeros; how a tensor lies in memory is the compiler's."""
+    """Zeros; the compiler chooses the layout in memory."""
     return b.full(dims, 0, b.out.dtype)
 
 
 @lowers("torch.aten.new_empty_strided")
 def new_empty_strided(b: Builder, x: Tensor, dims: Sequence[Extent], *_: Any) -> Tensor:
-    """Zeros; how a tensor lies in memory is the compiler's."""
+    """Zeros; the compiler chooses the layout in memory."""
     return b.full(dims, 0, b.out.dtype)
 
 
 @lowers("torch.aten.arange.start_step")
 def arange(b: Builder, start: Any, end: Any, step: Any = 1, *_: Any) -> Tensor:
-    """start, start + step, ... up to and without end."""
+    """start, start + step, ... up to end, without it."""
     dtype = b.out.dtype
     count = _arange_count(b, start, end, step)
     compute = dtypes.opmath(dtype)
@@ -109,13 +109,13 @@ def _as(value: Any, dtype: torch.dtype) -> Elem:
 
 @lowers("torch.aten.arange")
 def arange_end(b: Builder, end: Any, *_: Any) -> Tensor:
-    """0, 1, ... up to and without end."""
+    """0, 1, ... up to end, without it."""
     return arange(b, 0, end, 1)
 
 
 @lowers("torch.aten.arange.start")
 def arange_start(b: Builder, start: Any, end: Any, *_: Any) -> Tensor:
-    """start, start + 1, ... up to and without end."""
+    """start, start + 1, ... up to end, without it."""
     return arange(b, start, end, 1)
 
 
@@ -125,12 +125,12 @@ def _arange_count(b: Builder, start: Any, end: Any, step: Any) -> Extent:
         return static
     if all(isinstance(v, (int, float)) for v in (start, end, step)):
         return max(math.ceil((end - start) / step), 0)
-    # A number that may be negative is no extent.
+    # A number that may be negative is not an extent.
     if isinstance(step, int) and not any(isinstance(v, (float, RuntimeNumber)) for v in (start, end)):
         span = b.sub(end, start) if step > 0 else b.sub(start, end)
         # torch.export records sizes as they are for dims of 2 and more; below they may be negative.
         if not b.never_negative(span):
-            b.require_at_most(0, span, f"{locations.operation()}: the end lies before the start")
+            b.require_at_most(0, span, f"{locations.operation()}: the end is before the start")
         return b.floordiv(b.add(span, abs(step) - 1), abs(step))
     if isinstance(start, (int, float)) and isinstance(step, (int, float)) and isinstance(end, (int, ir.Value)):
         # ceil((end - start) / step) in integers.
@@ -141,7 +141,7 @@ def _arange_count(b: Builder, start: Any, end: Any, step: Any) -> Extent:
             return b.maximum(b.floordiv(b.add(span, divisor - 1), divisor), 0)
     size = b.node_value.shape[0]
     if not isinstance(size, torch.SymInt):
-        raise NotLowerable("a number of elements that is computed from data")
+        raise NotLowerable("a data-dependent number of elements")
     extent = b.extent_of(size.node.expr)
     if extent is not None:
         return extent

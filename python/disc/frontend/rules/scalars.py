@@ -41,20 +41,20 @@ def numel(b: Builder, x: Tensor) -> Extent:
 
 @lowers("torch.aten.stride.int", "torch.aten.sym_stride.int")
 def stride(b: Builder, x: Tensor, dim: int) -> Extent:
-    """The stride that PyTorch's result has, as an expression of sizes."""
+    """The stride of PyTorch's result, as an expression of sizes."""
     value = b.node_value
     known = b.extent_of(value.node.expr) if isinstance(value, torch.SymInt) else value
     if known is None:
-        raise NotLowerable("a stride that is no number of the inputs' sizes")
+        raise NotLowerable("a stride that is not an expression of the inputs' sizes")
     return known
 
 
 @lowers("torch.aten.sym_storage_offset")
 def storage_offset(b: Builder, x: Tensor) -> RuntimeNumber:
-    """Where a view begins: torch.export asks for it to assert that it is not negative, and nobody else may."""
+    """The offset of a view: torch.export asserts that it is not negative, and no other use is supported."""
 
     def emit() -> Elem:
-        raise NotLowerable("a tensor's place in its storage")
+        raise NotLowerable("the storage offset of a tensor is not supported")
 
     return RuntimeNumber(torch.int64, emit)
 
@@ -93,7 +93,7 @@ _DIVISIONS = (operator.floordiv, operator.mod)
 
 
 def _require_divisor(b: Builder, y: Any) -> None:
-    """Refuses a divisor of 0 as Python does, while compiling or at run time."""
+    """Raises an error for a divisor of 0 as Python does, while compiling or at run time."""
     if isinstance(y, (int, float)) and y == 0:
         raise NotLowerable("integer division or modulo by zero")
     given = b.operand_value(1)
@@ -102,7 +102,7 @@ def _require_divisor(b: Builder, y: Any) -> None:
 
 
 def _scaled(x: Any) -> tuple[Any, Fraction] | None:
-    """An extent times a fraction that ``x`` is, if it is known to be; floats are what they were written as."""
+    """``x`` as an extent times a fraction, if it is one; floats are the fractions of their decimal digits."""
     if isinstance(x, RuntimeNumber):
         return x.scaled
     return (x, Fraction(1)) if isinstance(x, ir.Value) else None
@@ -129,7 +129,7 @@ def _register_whole(name: str, rounded: Callable[[Elem], Elem]) -> None:
     def rule(b: Builder, x: Any) -> Any:
         if not isinstance(x, RuntimeNumber):
             return x
-        # Rounding towards zero is rounding down for what is not negative.
+        # Rounding towards zero is rounding down for numbers that are not negative.
         given = b.operand_value(0)
         natural = name in ("floor", "ceil") or not isinstance(given, torch.SymFloat) or _is_natural(b, given)
         if x.scaled is None or not natural:
@@ -140,7 +140,7 @@ def _register_whole(name: str, rounded: Callable[[Elem], Elem]) -> None:
 
 
 def _rounded(x: Elem, digits: int) -> Elem:
-    # Powers of ten that are no fractions are exact.
+    # Powers of ten with non-negative exponents are exact.
     scale = _f64(10.0 ** abs(digits))
     if digits < 0:
         return scalar.unary("roundeven", x / scale) * scale
@@ -149,7 +149,7 @@ def _rounded(x: Elem, digits: int) -> Elem:
 
 @lowers("torch.python.round")
 def round_(b: Builder, x: Any, digits: Any = None) -> Any:
-    """The nearest whole number, or the nearest with so many decimal digits; of two, the even one."""
+    """The nearest whole number, or the nearest with this many decimal digits; ties round to even."""
     if not isinstance(x, RuntimeNumber):
         return x
     if digits is not None:
@@ -183,7 +183,7 @@ def shift(b: Builder, x: Any, y: Any) -> Any:
     if all(isinstance(v, int) for v in (x, y)):
         return x << y if left else x >> y
     if not isinstance(y, int):
-        raise NotLowerable("a shift by a number that is known at run time only")
+        raise NotLowerable("a shift by a number that is known only at run time")
     if isinstance(x, ir.Value):
         return b.mul(x, 1 << y) if left else b.floordiv(x, 1 << y)
     factor = scalar.constant(1 << y, torch.int64)
@@ -290,7 +290,7 @@ def from_bool(b: Builder, x: Any) -> Any:
     if isinstance(x, bool):
         return float(x) if "Float" in b.op_name else int(x)
     if not isinstance(x, RuntimeNumber):
-        raise NotLowerable("a condition on extents used as a number")
+        raise NotLowerable("a condition on sizes that is used as a number")
     kind = torch.float64 if "Float" in b.op_name else torch.int64
     return RuntimeNumber(kind, lambda: x.emit().to(kind))
 
