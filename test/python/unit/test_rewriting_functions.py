@@ -171,7 +171,7 @@ def test_what_cannot_be_rewritten():
         (co, "coroutine"),
         (frame, "locals"),
         (without["g"], "no source"),
-        (len, "no fun"),
+        (len, "not a Python function"),
     ):
         with pytest.raises(NotRewritable, match=why) as caught:
             rewrite(f, plain_operators)
