@@ -42,7 +42,7 @@ EMBED = "embed"
 
 @dataclass(frozen=True)
 class Artifact:
-    """What :func:`aot_compile` wrote."""
+    """The result of :func:`aot_compile`: the files, the interface and the timings."""
 
     name: str
     """The model's name in C: the library's data is ``disc_library_NAME``."""
@@ -65,7 +65,7 @@ class Artifact:
     installed: tuple[Path, ...]
     """The files under ``prefix``."""
     decisions: Decisions = field(default_factory=Decisions)
-    """Of each operation that a back end of others could compile, who does, and why others do not."""
+    """For each operation that an external back end could compile: what compiles it, and why others do not."""
 
 
 def aot_compile(
@@ -105,19 +105,19 @@ def aot_compile(
         prefix: a folder to install the library to, with headers and with files for CMake and pkg-config.
         name: the model's name in C; None means that of ``output`` (``minilm`` for ``libminilm.so``).
         weights: ``"embed"`` puts the weights into the library; anything else names the safetensors file to write. It
-            is looked for beside the library, or where the caller of the library says.
+            is searched beside the library, unless the caller of the library passes a path.
         packed: store weights as the kernels read them, so that loading is mapping a file. Weights for more than one
             kind of CPU are stored for each. Without it weights are stored as they are, and packed when the model is
             loaded.
-        target: what it is to run on: ``"host"``, or one of :func:`disc.targets.names`, such as ``"aarch64-linux-gnu"``.
-            Or what ``cpu`` says, for machines like this one.
+        target: the machine to compile for: ``"host"``, or one of :func:`disc.targets.names`, such as
+            ``"aarch64-linux-gnu"``. For machines like this one, it may also be a value of ``cpu``.
         cpu: the kind of CPU, as for clang's ``-mcpu``: ``"host"`` is this machine, ``"x86-64-v3"`` any with AVX2,
             ``"cortex-a76+dotprod"`` one with a feature besides; None means this machine, or any of another target. Of
             several, a machine uses the one with the most features that it can run.
         emit: ``"shared"``: a library; ``"static"``: an archive, the runtime included; ``"obj"``: one object, to be
             linked with the runtime; ``"llvm"``, ``"asm"``: text, of one target.
         options: see :class:`disc.Options`; ``target``, ``cpu`` and ``stop_after`` are not for libraries, and
-            ``threads`` is up to who loads one.
+            ``threads`` is an option of loading.
         backends: as for :func:`disc.compile`. Their code becomes a part of the library; the shared libraries that it
             needs, the library needs.
 
@@ -139,7 +139,7 @@ def aot_compile(
 
 @dataclass(frozen=True)
 class Destination:
-    """Where a library goes, and what it is to run on: arguments of :func:`aot_compile`."""
+    """The path and the target of a library: arguments of :func:`aot_compile`."""
 
     output: str | os.PathLike[str]
     header: str | os.PathLike[str] | None = None
@@ -256,7 +256,7 @@ class _Job:
         self._linked: dict[str, Linkable] = {}
         self._builder = _native.ArtifactBuilder(name)
         self._emit = emit
-        # What a device lays out it does when the model is loaded: this machine need not have one.
+        # A device packs its weights when the model is loaded: this machine may not have one.
         self._packed = packed and self.compilation.pipeline.has("disc-schedule-pack-weights")
         self.variants: list[str] = []
         self._globals: dict[str, StoredBytes] = {}
@@ -265,7 +265,7 @@ class _Job:
 
     @property
     def decisions(self) -> Decisions:
-        """What back ends decided for the last variant."""
+        """The decisions of back ends for the last variant."""
         negotiation = self.compilation.negotiation
         return Decisions(() if negotiation is None else negotiation.decisions)
 
@@ -327,7 +327,7 @@ class _Job:
         self._builder.set_packed(number)
 
     def write(self, program: ImportedProgram, output: Path, weights: Path | None) -> Path | None:
-        """Writes the library, and the file of weights if there is to be one and the model has any; gives that file."""
+        """Writes the library, and the file of weights if one is wanted and the model has any; returns that file."""
         if self._emit in ("llvm", "asm"):
             output.write_text(self._builder.text(0), encoding="utf-8")
             return None

@@ -46,11 +46,11 @@ CODES: dict[str, str] = {
     "DISC0401": "a request that was not answered in time",
     "DISC0402": "a row that cannot be computed",
 }
-"""Every code, and what it stands for."""
+"""Every code, with the title of its page."""
 
 
 def _coded(message: str, code: str) -> str:
-    """A message with its code, once: an exception that is pickled is made of its own message again."""
+    """A message with its code, once: an exception that is unpickled is created from its message again."""
     return message if message.endswith(f"({code})") else f"{message} ({code})"
 
 
@@ -94,7 +94,7 @@ class CompileError(Exception):
         super().__init__(text)
 
     def reword(self, change: Callable[[str], str]) -> None:
-        """Replaces the diagnostic, also in the text, by what ``change`` makes of it."""
+        """Replaces the diagnostic, also in the text, by the result of ``change``."""
         before, self.diagnostic = self.diagnostic, change(self.diagnostic)
         self.args = (str(self).replace(before, self.diagnostic, 1), *self.args[1:])
 
@@ -147,11 +147,11 @@ class UnsupportedOp:
 
 
 class DynamicDimError(CompileError):
-    """The model's code does not work for all sizes of a dim that ``dynamic_shapes`` has as dynamic, or fixes it.
+    """The model's code does not work for all sizes of a dim that ``dynamic_shapes`` marks as dynamic, or fixes it.
 
     Attributes:
-        refinements: what the model requires of named dims, as far as it is known.
-        without_zero: ranges from 1 on that may be all that it requires: to be tried first.
+        refinements: the known requirements of the model for named dims.
+        without_zero: ranges from 1 on, which may be sufficient and are tried first.
         reason: the line of Python that requires it, and the condition; "" if unknown.
         asked_by_model: whether a statement of the model asked for a condition, and not only operators of PyTorch.
     """
@@ -195,7 +195,7 @@ class FixedSizeError(DynamicDimError):
 
     code = "DISC0011"
     traced: tuple[Any, tuple[str, ...]] | None = None
-    """What was traced for that size alone: the program, and the dims that are static in it."""
+    """The program that was traced for only that size, and the dims that are static in it."""
     _local = ("traced",)
 
 
@@ -288,11 +288,11 @@ class GradientError(CompileError):
 
 
 class BackendError(CompileError):
-    """A back end of others failed: it cannot be loaded, raised an exception, or handed over code that is not usable.
+    """An external back end failed: it cannot be loaded, raised an exception, or handed over code that is not usable.
 
     Attributes:
         backend: its name.
-        region: the region that it was asked for, ``"region3"``; "" if it was none.
+        region: the region that it was asked for, ``"region3"``; "" if it concerns no region.
     """
 
     code = "DISC0019"
@@ -395,7 +395,7 @@ class ConstantError(ArgumentTypeError):
 
 
 class InputTypeError(ArgumentTypeError):
-    """An argument of a compiled model is no tensor, or has another dtype or device than the example."""
+    """An argument of a compiled model is not a tensor, or has another dtype or device than the example."""
 
     code = "DISC0104"
 

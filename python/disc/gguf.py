@@ -47,8 +47,8 @@ def load(path: str | Path, model: nn.Module | None = None) -> nn.Module:
 
     Raises:
         ArgumentTypeError: ``model`` is not a model of transformers.
-        ArgumentValueError: there is no such file, or it is none of GGUF; transformers does not know its architecture;
-            it lacks a weight of the model, or has one of another shape.
+        ArgumentValueError: the file does not exist or is not a GGUF file; transformers does not know its architecture;
+            a weight of the model is missing or has another shape.
         ImportError: ``gguf`` or ``transformers`` is not installed.
     """
     file = _File(Path(path))
@@ -61,7 +61,7 @@ def load(path: str | Path, model: nn.Module | None = None) -> nn.Module:
 
 
 class _File:
-    """What is in the file."""
+    """The contents of the file."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -96,7 +96,7 @@ class _File:
         return model
 
     def process(self, name: str, weights: Any, names: dict[str, str], joined: dict[str, Any]) -> Any:
-        """The model's weight that transformers makes of an array; None if it has no name of its own.
+        """The weight that transformers converts an array to; None if it has no own name in the model.
 
         ``joined`` gets the weights that several tensors of the file are parts of, as far as they are known.
         """
@@ -109,7 +109,7 @@ class _File:
         return self.gguf.dequantize(tensor.data, tensor.tensor_type)
 
     def codes(self, tensor: Any) -> Codes | None:
-        """The tensor as codes; None if it has none, or is no matrix."""
+        """The tensor as codes; None if it is not quantised, or not a matrix."""
         name = tensor.tensor_type.name
         if name not in FORMATS or tensor.data.ndim != 2:
             return None
@@ -184,7 +184,7 @@ class _Loading:
         return True
 
     def _row_order(self, name: str, rows: int) -> Tensor | None:
-        """Which row of the tensor each row of the weight is, as transformers has it; None if it does more to it."""
+        """The row of the tensor for each row of the weight of transformers; None if it changes more than the order."""
         probe = np.repeat(np.arange(rows, dtype=np.float32)[:, None], 2, axis=1)
         try:
             result = self.file.process(name, probe, self.names, {})
@@ -224,7 +224,7 @@ class _Loading:
 
 
 def _like(layer: nn.Module | None) -> _Make | None:
-    """What makes the coded layer for one of floats."""
+    """The function that creates the coded layer for a layer of floats."""
     from transformers.pytorch_utils import Conv1D
 
     if isinstance(layer, nn.Embedding):

@@ -28,8 +28,8 @@ _C_TYPES = {
     "float64": ("double", "kDLFloat", ""),
 }
 
-# What cannot name a parameter: keywords of C and C++, macros of common headers and compilers, and what the generated
-# functions use themselves.
+# Words that cannot name a parameter: keywords of C and C++, macros of common headers and compilers, and names that the
+# generated functions use.
 _TAKEN = frozenset(
     """
     alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t char8_t class co_await
@@ -98,10 +98,10 @@ def c_identifier(name: str) -> str:
 def header(name: str, interface: Interface, *, version: str, device: str = "", more: str = "") -> str:
     """The text of ``NAME.h`` for the library ``disc_library_NAME``.
 
-    ``version`` is that of disc, for the comment at the top. ``device`` is the kind of device that the model's tensors
-    lie on, as disc.h calls it (``"kDLCUDA"``); "" is the CPU. ``more`` is further declarations. The text is C99, also
-    C11 and C++17, and includes ``disc.h`` alone. ValueError if ``name`` is not what :func:`c_identifier` gives, or if a
-    dim is no expression.
+    ``version`` is that of disc, for the comment at the top. ``device`` is the kind of device of the model's
+    tensors, named as in disc.h (``"kDLCUDA"``); "" is the CPU. ``more`` contains further declarations. The text is
+    valid C99, C11 and C++17, and includes only ``disc.h``. ValueError if ``name`` is not a result of
+    :func:`c_identifier`, or if a dim is not an expression.
     """
     if name != c_identifier(name):
         raise ArgumentValueError(f"{name!r} cannot name a library in C; {c_identifier(name)!r} can")
@@ -161,7 +161,7 @@ class _Tensor:
 
 
 class _Names:
-    """Gives out names, none twice, and none whose derived names were given already."""
+    """Returns unique names, whose derived names are unique too."""
 
     def __init__(self, taken: Iterable[str]) -> None:
         self._taken = set(taken)
@@ -191,7 +191,7 @@ class _Header:
         self._device = device
         own = {"stream", "spec", "device"} if device else set()
         names = _Names({*_TAKEN, *own, f"{self._upper}_NUM_INPUTS", f"{self._upper}_NUM_OUTPUTS"})
-        # What the model computes, no caller knows.
+        # A caller does not know the symbols that the model computes.
         symbols = [spec for spec in interface.symbols if not spec.computed]
         self._given = {spec.name for spec in symbols}
         # Symbols and tensors are parameters of one function: tensors keep their names.

@@ -44,7 +44,7 @@ _ATTENTION = ("sdpa", "eager")
 """The attention functions of transformers that the compiled step works with."""
 
 _MODEL_FILE, _CONTENT_FILE = "model.disc", "causal_lm.json"
-"""In the folder of a saved model, beside transformers' own files of configurations."""
+"""Files in the folder of a saved model, beside the configuration files of transformers."""
 
 _PREFIX = "model."
 """In front of the original's names of parameters, in the module that is compiled."""
@@ -191,7 +191,7 @@ def _batch_range(batch: Any) -> tuple[int, int | None]:
 @contextmanager
 def _one_attention() -> Iterator[None]:
     """Replaces transformers' attention function, which asks whether there is one token, by one for all lengths."""
-    # The user's own replacement, if there is one; what transformers registers is behind it.
+    # The user's own replacement, if there is one; it hides the function that transformers registers.
     local = ALL_ATTENTION_FUNCTIONS._local_mapping
     before = local.get("sdpa")
     local["sdpa"] = _attention
@@ -227,7 +227,7 @@ class _Written(cache_utils.DynamicLayer):  # type: ignore[misc]
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Writes behind the filled part, in place, and returns it with the new keys and values."""
+        """Writes after the filled part, in place, and returns it with the new keys and values."""
         start, count = self.filled, key_states.shape[2]
         for tensor, new in zip(self.tensors, (key_states, value_states), strict=True):
             tensor.narrow(2, start, count).copy_(new)
@@ -297,7 +297,7 @@ class _Growing(_Written):
         self.filled = max(0, self.filled + tokens_to_remove)
 
     def reorder_cache(self, beam_idx: torch.Tensor) -> None:
-        """Selects sequences (beam search). The room behind the tokens stays."""
+        """Selects sequences (beam search). The free space after the tokens remains."""
         self.tensors = [tensor.index_select(0, beam_idx.to(tensor.device)) for tensor in self.tensors]
 
 
@@ -344,7 +344,7 @@ class _Step(torch.nn.Module):
         """The logits of the last ``keep`` tokens. The tensors of the cache get the keys and values of all tokens."""
         past, length = past_mask.shape[1], attention_mask.shape[1]
         total = past + length
-        # The cache is written and read up to here, whatever the room behind it.
+        # The cache is written and read up to here; the space after it does not matter.
         torch._check(total <= cache[0].shape[2])
         device = attention_mask.device
         keys, queries = torch.arange(total, device=device), past + torch.arange(length, device=device)[:, None]
@@ -569,7 +569,7 @@ class CausalLM:
 
     @property
     def generation_config(self) -> Any:
-        """What ``generate`` does by default: the original model's."""
+        """The defaults of ``generate``: those of the original model."""
         return self.model.generation_config
 
     @property

@@ -1,4 +1,4 @@
-"""What a compiled model takes and gives, as plain data."""
+"""The inputs, outputs and symbols of a compiled model, as plain data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DTYPES: Mapping[str, int] = {
     "float32": 4,
     "float64": 8,
 }
-"""The element types, by the names that NumPy and torch give them, and their sizes in bytes."""
+"""The element types, by their names in NumPy and torch, and their sizes in bytes."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class SymbolSpec:
     divisor: int = 1
     """Every value is a multiple."""
     computed: bool = False
-    """Whether the model computes it, and no input's shape tells it."""
+    """Whether the model computes it, so that it does not follow from an input's shape."""
 
     def __str__(self) -> str:
         text = f"{self.min} to {self.max}" if self.max is not None else f"{self.min} and more"
@@ -76,7 +76,7 @@ class SymbolSpec:
 
 @dataclass(frozen=True)
 class Interface:
-    """The tensors of a model, in the order in which it takes and gives them, and its symbols."""
+    """The tensors of a model, in the order of its inputs and outputs, and its symbols."""
 
     inputs: Sequence[TensorSpec]
     outputs: Sequence[TensorSpec]

@@ -45,11 +45,11 @@ class Model:
 
     Calls may come from several threads at once. Inputs are not copied; outputs are tensors of the caller's. Parameters
     are those of the original module: a call that finds them changed (in place, also through ``.data``, by
-    ``load_state_dict``, by an optimizer, by another tensor, parameter or layer in the place of one) packs them again
-    first. They must not change while a call runs. Writes that bypass PyTorch, through ``weight.numpy()`` or DLPack, are
+    ``load_state_dict``, by an optimizer, or replaced by another tensor, parameter or layer) packs them again first.
+    They must not change while a call runs. Writes that bypass PyTorch, through ``weight.numpy()`` or DLPack, are
     not seen: call :meth:`refresh` after them.
 
-    What the module updates in place, a call updates: inputs that were passed, and buffers of the original module (see
+    A call updates what the module updates in place: inputs that were passed, and buffers of the original module (see
     :meth:`state`). Calls of a model with state take turns; inputs that are updated must not be used by another thread.
     """
 
@@ -73,15 +73,15 @@ class Model:
         keep_module: bool = True,
     ) -> None:
         self.backends: Decisions = Decisions(decisions)
-        """Of each operation that a back end of others could compile, who does, and why others do not."""
+        """For each operation that an external back end could compile: what compiles it, and why others do not."""
         self.name = name
-        """What profilers and viewers call the model: the name of its class, function or file."""
+        """The name of the model in profilers and viewers: that of its class, function or file."""
         self.timeline: tuple[Span, ...] = tuple(timeline)
         """When each part of the compilation ran; empty for a model that was loaded."""
-        # A module of ours that stands for a callable has no other owner.
+        # A module that wraps a callable has no other owner.
         self._kept = module if keep_module or isinstance(module, CallableModule) else None
         self._module = None if module is None else weakref.ref(module)
-        # Of a model from a file: the tensors that it has in the place of a module's, and their names there.
+        # For a model from a file: the tensors that it has instead of a module's, and their names there.
         self._loaded_parameters: dict[str, torch.Tensor] = {}
         self._state_dict_names: dict[str, str | None] = {}
         self._program = program
@@ -109,10 +109,10 @@ class Model:
         """Runs the model: the original module's arguments and results.
 
         Raises:
-            ShapeError: an input's rank or extents are not what the model was compiled for.
-            CallError: arguments are missing, there are more, or their structure differs.
+            ShapeError: the model was not compiled for the rank or sizes of an input.
+            CallError: there are too few or too many arguments, or their structure differs.
             ConstantError: an argument that is a constant of the compiled model has another value.
-            InputTypeError: an argument is no tensor, or its dtype or device differs. All three are TypeErrors.
+            InputTypeError: an argument is not a tensor, or its dtype or device differs. All three are TypeErrors.
             IndexRangeError: an element of an input indexes beyond a dimension; an IndexError.
         """
         # The common structures come first: a generic pytree costs more than a small model.
@@ -251,7 +251,7 @@ class Model:
         >>> for kernel in model.kernels(batch=8, length=64):
         ...     print(kernel.name, kernel.source, kernel.operations, kernel.reads + kernel.writes)
 
-        What depends on a symbol without a value, such as a size that data decides, is None.
+        Numbers that depend on a symbol without a value, such as a data-dependent size, are None.
 
         Raises:
             ValueError: a name is not that of a symbol.
@@ -260,7 +260,7 @@ class Model:
         return [KernelInfo(*kernel) for kernel in self._planned_module().kernels(extents)]
 
     def guards(self) -> list[Guard]:
-        """What each call checks beyond the ranges of the dynamic dims, in program order."""
+        """The conditions that each call checks besides the ranges of the dynamic dims, in program order."""
         module = _native.Module.parse(self.ir("shape", locations=True))
         return [Guard(*guard) for guard in module.guards()]
 
@@ -366,8 +366,8 @@ class Model:
             ``missing_keys`` and ``unexpected_keys``, as PyTorch does.
 
         Raises:
-            WeightsError: of a model that was loaded: names (with ``strict``) or shapes are not its own.
-            RuntimeError: the same of a module.
+            WeightsError: for a loaded model: names (with ``strict``) or shapes differ from the model's.
+            RuntimeError: for a module: the same.
             ProgramError: as :meth:`state_dict`.
         """
         module = self.module
@@ -494,7 +494,7 @@ class Model:
                 if name not in defaults or name not in plain:
                     return None
                 given[name] = defaults[name]
-        # What the example did not have has its default in the compiled model.
+        # An argument that the example did not pass has its default in the compiled model.
         for name, value in given.items():
             if name not in names and not (name in defaults and _is_default(value, defaults[name])):
                 return None

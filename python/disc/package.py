@@ -14,7 +14,7 @@ from typing import BinaryIO
 from .errors import ArgumentValueError
 from .header import c_identifier
 
-# What the runtime inside an archive needs; a shared library says so itself.
+# The libraries that the runtime inside an archive needs; a shared library names its own.
 _STATIC_LIBS = ("stdc++", "m", "pthread", "dl")
 
 
@@ -42,12 +42,12 @@ def install_library(
         PREFIX/lib/cmake/NAME/                          find_package(NAME), target NAME::NAME
         PREFIX/lib/pkgconfig/NAME.pc                    pkg-config NAME
 
-    No file holds an absolute path: the prefix may be moved. Each file is replaced as a whole, so that a process that
-    has the old library open goes on with it. The library's soname must be ``libNAME.so``.
+    No file contains an absolute path: the prefix may be moved. Each file is replaced as a whole, so that a process that
+    has the old library open continues to use it. The library's soname must be ``libNAME.so``.
 
     Args:
-        prefix: the folder to install to; made if need be.
-        name: the library's name in C, as :func:`disc.header.c_identifier` gives it.
+        prefix: the folder to install to; created if it does not exist.
+        name: the library's name in C, as :func:`disc.header.c_identifier` returns it.
         library: the file that was linked, ``.so`` or ``.a``.
         header: the text of ``NAME.h``.
         version: the library's version, ``"1.2.3"``.
@@ -133,7 +133,7 @@ Cflags: -I${{includedir}}
 
 
 def _install_disc_header(target: Path) -> Path:
-    """Copies disc.h, unless a library by a later version of disc has put its own there, which serves all."""
+    """Copies disc.h, unless a library by a later version of disc installed its own, which is compatible."""
     source = disc_header()
     if target.is_file() and _header_version(target) > _header_version(source):
         return target

@@ -1,7 +1,7 @@
 """The compiler's stages as data.
 
-A :class:`Pipeline` is an ordered list of :class:`Stage`, each an MLIR textual pass pipeline that ``disc-opt`` runs as
-it is. Both are immutable: every change gives a new pipeline, to be handed to ``disc.Options(pipeline=...)``::
+A :class:`Pipeline` is an ordered list of :class:`Stage`, each an MLIR textual pass pipeline that ``disc-opt`` can
+run. Both are immutable: every change returns a new pipeline, to be passed to ``disc.Options(pipeline=...)``::
 
     pipeline = disc.pipeline.default("cpu")
     print(pipeline)
@@ -69,7 +69,7 @@ def _split(text: str) -> tuple[str, ...]:
 
 
 def _pass_name(text: str) -> str:
-    """``canonicalize`` of ``canonicalize{max-iterations=1}``; ``func.func(cse)`` is its own name."""
+    """``canonicalize`` for ``canonicalize{max-iterations=1}``; ``func.func(cse)`` remains as it is."""
     return text.split("{", 1)[0]
 
 
@@ -281,7 +281,7 @@ DEVICE_CODE = {
     "cuda": _device_code("disc-nvvm-lower", "disc-nvvm-serialize", " nvidia=true"),
     "rocm": _device_code("disc-rocdl-lower", "disc-rocdl-serialize"),
 }
-"""What makes a ``gpu.binary`` of a ``gpu.module`` with kernels, by device."""
+"""The passes that turn a ``gpu.module`` with kernels into a ``gpu.binary``, by device."""
 
 
 def cpu() -> Pipeline:
@@ -304,7 +304,7 @@ def blocks(
     """
     describe = f"device={device} warp={warp}" + " matrix-unit=true" * matrix_unit
     describe += f" arch={','.join(chips)}" if chips else ""
-    # On the CPU alone: products with several dimensions of rows, panels of weights, products of bytes, Winograd's
+    # Only on the CPU: products with several dimensions of rows, panels of weights, products of bytes, Winograd's
     # convolutions, kernels over vectors. Products of one operand are one kernel where no library of the device is
     # faster.
     own = {"disc-fusion-raise-reshapes", "disc-fusion-integer-products", "disc-lower-math"}

@@ -42,7 +42,7 @@ FORMAT = "2"
 _KEY = "disc.model"
 _PROGRAM = "disc.program"
 
-# What a program has and a file needs; the tensors are stored apart.
+# The attributes of a program that a file needs; the tensors are stored separately.
 _FIELDS = (
     "inputs",
     "outputs",
@@ -91,7 +91,7 @@ def _problem(target: Path, error: OSError) -> str:
 
 
 def to_bytes(model: Model) -> bytes:
-    """What :func:`save` writes, in memory."""
+    """The file that :func:`save` writes, as bytes."""
     file = io.BytesIO()
     write_weights(file, *_contents(model))
     return file.getvalue()
@@ -207,7 +207,7 @@ def _contents(model: Model) -> tuple[dict[str, StoredTensor], dict[str, str]]:
 
 
 def _stored(tensor: torch.Tensor) -> tuple[StoredTensor, tuple[str, list[int]]]:
-    """A tensor as a file has it, with its dtype and shape."""
+    """A tensor as it is stored in a file, with its dtype and shape."""
     dtype = tensor.dtype
     data = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
     form = (str(dtype).removeprefix("torch."), list(tensor.shape))
@@ -228,7 +228,7 @@ def _state_dict_names(model: Model, parameters: Mapping[str, torch.Tensor] | Non
 
 
 def _without_annotations(signature: inspect.Signature | None) -> inspect.Signature | None:
-    """A signature with names and defaults alone: annotations may be of any kind."""
+    """A signature with only names and defaults: annotations may be any objects."""
     if signature is None:
         return None
     parameters = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
@@ -287,7 +287,7 @@ class _File:
             raise LibraryError(f"{self.name}: the file is damaged: its contents do not have the recorded hash")
 
     def bytes(self, name: str) -> bytes:
-        """The contents of a tensor of bytes; packed ones have zeros behind them."""
+        """The contents of a tensor of bytes; packed ones are followed by zeros."""
         start, end, *_ = self.entries[name]
         return bytes(self.content[start:end])
 
@@ -355,7 +355,7 @@ def _model(content: Any, name: str, threads: int | None, device: int | None, *, 
         watched = WeightWatch(None, parameters, program.states, signless)
         watched.start(executable)
     if isinstance(content, mmap.mmap):
-        # What was read to be packed is not needed again before the weights change.
+        # The weights that were read to be packed are not needed again before they change.
         content.madvise(mmap.MADV_DONTNEED)
     texts = {key: zlib.decompress(text).decode() for key, text in about["texts"].items()}
     model = Model(
@@ -406,7 +406,7 @@ def state_dict(model: Model) -> dict[str, torch.Tensor]:
 
 
 def load_state_dict(model: Model, values: Mapping[str, torch.Tensor], strict: bool) -> tuple[list[str], list[str]]:
-    """Copies values to the parameters of a model that was loaded; gives the names that are missing and unexpected."""
+    """Copies values to the parameters of a loaded model; returns the missing and the unexpected names."""
     own = state_dict(model)
     missing = [key for key in own if key not in values]
     unexpected = [key for key in values if key not in model._state_dict_names]

@@ -1,12 +1,12 @@
 """The kinds of machines that models are compiled for.
 
-``"cpu"`` is this machine; others (``"aarch64-linux-gnu"``) are what libraries are made for. A device's kernels are
-compiled for kinds of chips, which may be named behind a colon::
+``"cpu"`` is this machine; others (``"aarch64-linux-gnu"``) are targets of libraries. A device's kernels are compiled
+for kinds of chips, which may be named after a colon::
 
     disc.targets.names()  # ('aarch64-linux-gnu', ..., 'cpu', 'cuda', 'cuda-emulated', 'null', 'rocm', 'rocm-emulated')
     disc.compile(model, args, target="cuda:sm_90")
 
-A target of one's own is a :class:`Target`, found by an entry point of the group ``disc.targets`` or given to
+To add a target, write a :class:`Target` and declare it as an entry point of the group ``disc.targets``, or pass it to
 :func:`register`; docs/howto/adding-a-target.md builds one.
 """
 
@@ -28,7 +28,7 @@ class Target(ABC):
     """A kind of machine. Whatever else differs between machines is in the passes of its pipeline."""
 
     name: str
-    """What users call it: a word, perhaps with hyphens."""
+    """Its name for users: a word that may contain hyphens."""
 
     chips: tuple[str, ...] = ()
     """Kinds of chips that code is made for where the user names none."""
@@ -37,7 +37,7 @@ class Target(ABC):
     """Whose CPU runs what does not run on a device: the name of another machine, or "" for one like this."""
 
     tensors: str = ""
-    """Where the tensors of its models lie, as disc.h calls such devices (``"kDLCUDA"``); "" for the CPU."""
+    """The device of its models' tensors, named as in disc.h (``"kDLCUDA"``); "" for the CPU."""
 
     def cpus(self, chips: Sequence[str]) -> tuple[str, ...]:
         """The kinds of that CPU that libraries hold code for, where the user names none."""
@@ -48,7 +48,7 @@ class Target(ABC):
         """The stages of a model. ValueError for a chip that the target does not know."""
 
     def missing(self) -> str:
-        """What this process lacks to run its models; "" if nothing."""
+        """What is missing to run its models in this process; "" if nothing is."""
         return ""
 
 
@@ -100,7 +100,7 @@ class Machine(Target):
         return pipeline.cpu()
 
     def missing(self) -> str:
-        """What this machine is instead."""
+        """The message if this machine is of another kind."""
         from . import _native
 
         own = _native.host_target()["machine"]
@@ -115,7 +115,7 @@ class Gpu(Target):
     device: str
     warp: int
     known: str
-    """What names of its chips begin with."""
+    """The prefix of the names of its chips."""
     tensors: str
     chips: tuple[str, ...]
 
@@ -227,7 +227,7 @@ def names() -> tuple[str, ...]:
 
 
 def find(text: str) -> Choice:
-    """The target that ``"name"`` or ``"name:chip,chip"`` says. ValueError if there is none."""
+    """The target for ``"name"`` or ``"name:chip,chip"``. ValueError if it does not exist."""
     name, colon, chips = text.partition(":")
     if name not in names():
         raise ArgumentValueError(f"no target {name!r}; the targets are: {', '.join(names())}")
@@ -239,7 +239,7 @@ def find(text: str) -> Choice:
 
 
 def resources(ir: str, target: str) -> dict[str, dict[str, dict[str, int]]]:
-    """What each kernel needs of each chip: registers, stack, spills, shared memory.
+    """The resources that each kernel needs on each chip: registers, stack, spills, shared memory.
 
     Args:
         ir: a model after the memory stage, ``model.ir("memory")``.

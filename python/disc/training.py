@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class TrainingStep:
-    """What :func:`disc.compile_training` returns: call it with a batch, as the loss function without the module.
+    """The result of :func:`disc.compile_training`: call it with a batch, like the loss function without the module.
 
     A call computes the loss and its gradients and lets the optimizer update the parameters in place, and returns the
     loss (or what the loss function returns) without gradient history. Parameters, buffers and the optimizer's state
@@ -47,11 +47,11 @@ class TrainingStep:
         self.clip_value: float | None = plan.numbers.get("clip_value")
         """The largest absolute value of a gradient; it may be changed between calls."""
         self.loss_scale: float | None = plan.numbers.get("loss_scale")
-        """What the loss is multiplied by while gradients are computed; it may be changed between calls."""
+        """The factor of the loss while gradients are computed; it may be changed between calls."""
         self.gradient_norm: Tensor | None = None
         """With ``clip_norm``, the norm of all gradients of the last call, before they were clipped."""
         self.skipped: int = 0
-        """With ``non_finite="skip"``, how many calls left the parameters as they were."""
+        """With ``non_finite="skip"``, the number of calls that did not change the parameters."""
         self._plan, self._options = plan, options
         self._transform, self._non_finite = plan.transform, plan.non_finite
         self._names = plan.names
@@ -184,7 +184,7 @@ class TrainingStep:
     # -- state -----------------------------------------------------------------------------------------------
 
     def _keep_gradients(self) -> None:
-        """Has each parameter have a gradient of its own memory; those that the compiled code knows, if it can be."""
+        """Sets a gradient with separate memory for each parameter; if possible, those that the compiled code uses."""
         other = {}
         for name, parameter in self._summed.items():
             known = self._buffers[name]
@@ -247,7 +247,7 @@ class TrainingStep:
         return len(self._transform.results)
 
     def numbers(self) -> dict[str, Tensor]:
-        """What a call of :attr:`model` takes besides a batch: the optimizer's options and the limits, as one tensor.
+        """The inputs of :attr:`model` besides a batch: the optimizer's options and the limits, as one tensor.
 
         Raises:
             CallError: the optimizer's first step differs from the later ones, and was not made yet.
@@ -353,7 +353,7 @@ def compile_training(
     ...     value = step(x, y)    # forward, backward and optimizer
 
     Args:
-        module: the module to train; in training mode, unless it is to be trained as in evaluation.
+        module: the module to train; in training mode, unless training should behave as in evaluation.
         optimizer: an optimizer of its parameters, of PyTorch or of a class of your own whose ``step`` is tensor code.
             Its options are read at each call, so learning rate schedulers work; those that are 0, None, a bool or a
             string must stay as they are.
@@ -374,7 +374,7 @@ def compile_training(
     ``optimizer.zero_grad(set_to_none=False)`` in PyTorch.
 
     Raises:
-        GradientError: the loss is no floating-point number, or something in the model has no gradient.
+        GradientError: the loss is not a floating-point number, or something in the model has no gradient.
         CompileError: as :func:`disc.compile`.
         ValueError: parameters are on a GPU; training steps are for CPUs.
     """

@@ -9,9 +9,9 @@
 {'children': tensor([[1, -1], [-1, -1]]), 'value': tensor([[0., 0., 0.], [1., 1., 1.]])}
 
 A tree of n nodes is a table with n rows, the root's first: ``children`` int64 [n, number of children], the rows of each
-node's children (-1: there is none), then a tensor [n, ...] for each field. Fields that may be None have zeros where
-they are, and ``present`` bool [n, number of such fields] says where they are not. Subtrees may be shared; children must
-not lead back to a parent, which a compiled model checks.
+node's children (-1 for a missing child), then a tensor [n, ...] for each field. A field that is None is stored as
+zeros, and ``present`` bool [n, number of optional fields] is False for it. Subtrees may be shared; children must not
+lead back to a parent, which a compiled model checks.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .torch_compat import pytree
 CHILDREN = "children"
 PRESENT = "present"
 _NUMBERS: dict[type, torch.dtype] = {bool: torch.bool, int: torch.int64, float: torch.float64}
-# What a schedule takes for one node: see Trees.cpp.
+# The most optional fields and children that a schedule supports for one node: see Trees.cpp.
 _MOST_BITS = 6
 
 
@@ -54,7 +54,7 @@ class Field:
 
 @dataclass(frozen=True)
 class TreeType:
-    """What the nodes of a tree are."""
+    """The class of a tree's nodes, its children and its fields."""
 
     cls: type
     children: tuple[str, ...]
@@ -231,9 +231,9 @@ def _refuse(cls: type, why: str) -> CompileError:
 
 
 class Placeholder:
-    """What a traced program sees for a node: a subclass of the user's class, whose fields ask ``_disc_source``.
+    """A node in a traced program: a subclass of the user's class, whose fields call ``_disc_source``.
 
-    ``_disc_source.get(name)`` gives the value of a field.
+    ``_disc_source.get(name)`` returns the value of a field.
     """
 
     _disc_source: Any
@@ -253,7 +253,7 @@ class Unknown(TreeError):
 
 
 class Row:
-    """One row of a table: the source of a node that is known when the program runs. Negative: there is none."""
+    """One row of a table: the source of a node that is known when the program runs. Negative: there is no node."""
 
     def __init__(self, table: Table, row: Tensor) -> None:
         self.table, self.row = table, row
@@ -298,7 +298,7 @@ class Table:
         return self.tensors[1] if self.kind.optional else None
 
     def known_field(self, name: str) -> Field:
-        """A field of the root that is known of any tree; CompileError if it is none."""
+        """A field of the root that every tree has; CompileError for other fields."""
         known = next((f for f in self.kind.fields if f.name == name), None)
         if known is None or known.optional:
             raise Unknown(
@@ -427,7 +427,7 @@ def example(kind: TreeType, tree: Any) -> Any:
 def dynamic_shapes(
     given: Any, args: Sequence[Any], kwargs: Mapping[str, Any], names: Sequence[str], trees: Sequence[Argument]
 ) -> Any:
-    """What ``torch.export`` is to know of dims, with the number of nodes of each tree."""
+    """The ``dynamic_shapes`` for ``torch.export``, with the number of nodes of each tree."""
     places: dict[Any, int] = {}
     dims: dict[tuple[Any, ...], Any] = {}
     variadic = next((n for n, name in enumerate(names) if name.startswith("*")), None)

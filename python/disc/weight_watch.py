@@ -1,11 +1,11 @@
-"""Finding out that a compiled model's parameters have changed, at the cost of a few loads a call.
+"""Detects changes of a compiled model's parameters, at the cost of a few loads per call.
 
 A model packs its parameters when it is compiled. PyTorch counts in-place changes of each tensor, and ``.data = ...``
-gives a tensor other memory, as ``share_memory_()`` does its storage. The compiled model compares these words of its
-parameters (``tensor_layout.py``) before each call, and the counters of what ``.data`` returned (``data_aliases.py``).
-One word more counts what is registered in the model's modules: a new parameter, buffer or layer in the place of
-another, which may live on. Tensors that are plain attributes, or in lists and dicts, are looked up where they were
-found.
+changes the memory of a tensor, as ``share_memory_()`` changes that of its storage. The compiled model compares these
+words of its parameters (``tensor_layout.py``) before each call, and the counters of tensors that ``.data`` returned
+(``data_aliases.py``). One more word counts registrations in the model's modules: a new parameter, buffer or layer may
+replace another, which may continue to exist. Tensors that are plain attributes, or in lists and dicts, are looked up
+where they were found.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _Place = tuple["weakref.ref[torch.nn.Module]", tuple[Any, ...]]
 
 
 class _Parameter:
-    """One parameter: its memory stays readable, though not its elements, when nobody else has the tensor any more."""
+    """One parameter: its object stays readable, though not its elements, when nothing else holds the tensor."""
 
     def __init__(
         self, name: str, tensor: torch.Tensor, *, counted: bool, owned: bool, place: _Place | None = None
@@ -89,7 +89,7 @@ _watches_lock = threading.Lock()
 def _registered(module: torch.nn.Module, *_: Any) -> None:
     """A module gets a parameter, buffer or part: PyTorch says so before it is there."""
     if torch.compiler.is_dynamo_compiling():
-        return  # Dynamo traces hooks, too. What it compiles assigns the attribute itself, and calls this again.
+        return  # Dynamo traces hooks, too. Its compiled code assigns the attribute itself, and calls this again.
     for watch in tuple(_watches.get(module, ())):
         watch.registrations.value += 1
 
@@ -104,7 +104,7 @@ def _hear_of_registrations() -> None:
 class WeightWatch:
     """Watches the parameters of one compiled model, and packs them again when they have changed.
 
-    It keeps neither the module nor its weights alive: what nobody else has can no longer change.
+    It keeps neither the module nor its weights alive: a tensor that nothing else holds can no longer change.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class WeightWatch:
     ) -> None:
         """``tensors``: the model's own parameters, of which ``states`` are updated by calls.
 
-        ``packed`` gives the tensor that the executable takes for a parameter.
+        ``packed`` returns the tensor that the executable uses for a parameter.
         """
         self._module = None if module is None else weakref.ref(module)
         self._states = frozenset(states)
@@ -160,7 +160,7 @@ class WeightWatch:
                 versions += [(alias.version, alias.start + alias.changes) for alias in alive]
                 aliases += alive
         executable.watch(versions, storages, places, self._changed)
-        self._aliases = aliases  # What is watched stays readable.
+        self._aliases = aliases  # Keeps the watched tensors readable.
 
     def _adopt(self, tensors: Mapping[str, torch.Tensor]) -> None:
         module = None if self._module is None else self._module()
@@ -181,7 +181,7 @@ class WeightWatch:
         parameters = []
         for name, tensor in tensors.items():
             place = places.get(id(tensor))
-            # What the module does not have was made while compiling: perhaps nobody else has it.
+            # A tensor that is not in the module was made while compiling: perhaps nothing else holds it.
             owned = names is not None and names.get(name) is not tensor and place is None
             counted = name not in self._states
             parameters.append(_Parameter(name, tensor, counted=counted, owned=owned, place=place))
@@ -275,7 +275,7 @@ def _plain(part: torch.nn.Module) -> list[tuple[str, Any]]:
 
 
 def _leaves(value: Any, depth: int = _DEPTH) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """What lists, tuples and dicts contain, with the keys that lead there."""
+    """The contents of lists, tuples and dicts, with the keys that lead there."""
     items: Any = ()
     if depth and type(value) in (list, tuple):
         items = enumerate(value)
