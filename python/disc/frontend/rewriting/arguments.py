@@ -1,4 +1,4 @@
-"""What a procedure is given: what is the same in all calls stays as it is, the rest become arguments."""
+"""The arguments of a procedure: values that are equal in all calls remain constants, the rest become arguments."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Key = tuple[int, int]
 
 
 class Mismatch(Exception):
-    """A call gives something of another kind."""
+    """A call passes a value of another type."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class _Tensor:
         return self.first.dtype if self.kind is Tensor else torch.bool if self.kind is bool else torch.float64
 
     def tensor(self, value: Any) -> Tensor:
-        """What is passed for a value."""
+        """The tensor that is passed for a value."""
         return value if isinstance(value, Tensor) else number_tensor(value, self.dtype)
 
 
@@ -78,7 +78,7 @@ class _Parts:
 
 @dataclass
 class Given:
-    """What a call passes."""
+    """The values that a call passes."""
 
     tensors: list[Tensor]
     numbers: dict[sympy.Symbol, Any]
@@ -98,7 +98,7 @@ class Arguments:
         """At first nothing differs."""
         self._plan: Any = _Parts(self.first, {name: _Kept(value) for name, value in self.first.items()})
         self._same: dict[Key, Key] = {}
-        """What has always been equal to something before it."""
+        """Values that have always been equal to an earlier one."""
         self._count = 0
         self._inside: dict[sympy.Symbol, Any] = {}
 
@@ -106,7 +106,7 @@ class Arguments:
 
     @staticmethod
     def _leaves(plan: Any, value: Any) -> Iterator[tuple[Any, Any]]:
-        """The arguments, and what a call gives for each."""
+        """The arguments, and the value that a call passes for each."""
         if isinstance(plan, _Parts):
             inner = parts(value)
             assert inner is not None
@@ -132,7 +132,7 @@ class Arguments:
     # -- calls -------------------------------------------------------------------------------------------
 
     def widen(self, given: dict[str, Any]) -> bool:
-        """Makes room for what a call gives; whether that was necessary."""
+        """Extends the arguments to fit a call; returns whether that was necessary."""
         known = self._plan
         self._plan = self._widened(known, given)
         first, now = self._sizes(self.first), self._sizes(given)
@@ -215,7 +215,7 @@ class Arguments:
         return plan if other <= plan.varying else _Tensor(first, plan.number, Tensor, plan.varying | other)
 
     def given(self, value: dict[str, Any]) -> Given:
-        """What a call passes for its arguments."""
+        """The tensors and numbers that a call passes."""
         sizes = self._sizes(value)
         tensors = [leaf.tensor(x) for leaf, x in self._leaves(self._plan, value) if isinstance(leaf, _Tensor)]
         return Given(tensors, {self._name(key): sizes[key] for key in self._heads()})
@@ -223,7 +223,7 @@ class Arguments:
     # -- inside ------------------------------------------------------------------------------------------
 
     def open(self, begin: Tensor) -> dict[str, Any]:
-        """What stands for the arguments inside of the procedure."""
+        """The values of the arguments inside the procedure."""
         self._inside = {}
         for place, key in enumerate(self._heads()):
             number = markers.procedure_number(begin, place).item()

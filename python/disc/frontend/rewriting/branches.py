@@ -24,19 +24,19 @@ from .state import Change, Heap, Undefined, described, is_scalar, note_chosen, p
 
 @dataclass
 class _Slot:
-    """A tensor that both sides give."""
+    """A tensor that both sides return."""
 
     then: Callable[[], Tensor]
     orelse: Callable[[], Tensor]
     sides: list[Tensor] = field(default_factory=list)
     result: Any = None
     outside: tuple[Tensor | None, Tensor | None] = (None, None)
-    """Where a side gives a tensor as a whole that there was before: that."""
+    """For each side, the tensor from before the branch that it returns unchanged, if it does."""
 
 
 @dataclass
 class _Number:
-    """An int that both sides give."""
+    """An int that both sides return."""
 
     then: Any
     orelse: Any
@@ -44,12 +44,12 @@ class _Number:
 
 
 class _Merge:
-    """The merging of what two sides leave: planned first, then computed."""
+    """Merges the results of two sides: planned first, then computed."""
 
     def __init__(
         self, site: Site, pred: Tensor, symbols: graph.Symbols, heap: Heap, then: _Side, orelse: _Side
     ) -> None:
-        """``symbols`` and ``heap``: what there was before the branch."""
+        """``symbols`` and ``heap``: those from before the branch."""
         self._heap = heap
         self.site, self.pred, self._symbols, self._sides = site, pred, symbols, (then, orelse)
         self.regions = then.region, orelse.region
@@ -57,7 +57,7 @@ class _Merge:
         self.numbers: list[_Number] = []
 
     def plan(self, a: Any, b: Any, name: str, made: bool = False) -> Callable[[], Any]:
-        """Gives what computes the merged value afterwards. ``made``: a side without a value may be given any."""
+        """Returns a function that computes the merged value later. ``made``: a side without a value may use any."""
         if a is b:
             return lambda: a
         a, b = (settled(x, side.facts) for x, side in zip((a, b), self._sides, strict=True))
@@ -97,7 +97,7 @@ class _Merge:
         return self.slots[-1]
 
     def _tensors(self, a: Any, b: Any, name: str) -> Callable[[], Any]:
-        """Tensors; a number stands for one without dims."""
+        """Merges tensors; a number becomes a tensor without dims."""
         like = a if isinstance(a, Tensor) else b
 
         def side(x: Any, now: Callable[[Tensor], Tensor]) -> Callable[[], Tensor]:
@@ -183,7 +183,7 @@ class _Merge:
         raise self._differ(name, a, b)
 
     def tensors(self, then: Callable[[], Tensor], orelse: Callable[[], Tensor]) -> Callable[[], Any]:
-        """What gives the merged tensor of what the two sides compute."""
+        """A function that returns the merged tensor of the two sides."""
         slot = self._slot(then, orelse)
         return lambda: slot.result
 
@@ -199,7 +199,7 @@ class _Merge:
         return found
 
     def _chosen(self, plan: Callable[[], Any], a: Any, b: Any, name: str) -> Callable[[], Any]:
-        """The same plan. If it is for one of two containers that were there before, what it gives is not to change."""
+        """The same plan. If it selects one of two containers from before the branch, its result must not be changed."""
         if not self._heap.has(a) or not self._heap.has(b):
             return plan
 
@@ -223,11 +223,11 @@ class _Merge:
     # -- computing ---------------------------------------------------------------------------------------
 
     def then(self) -> tuple[list[Tensor], list[Any]]:
-        """What the then side gives."""
+        """The results of the then side."""
         return self._side([slot.then for slot in self.slots]), [number.then for number in self.numbers]
 
     def orelse(self) -> tuple[list[Tensor], list[Any]]:
-        """What the else side gives."""
+        """The results of the else side."""
         return self._side([slot.orelse for slot in self.slots]), [number.orelse for number in self.numbers]
 
     def _side(self, make: list[Callable[[], Tensor]]) -> list[Tensor]:
@@ -289,16 +289,16 @@ def _equal(a: Any, b: Any) -> bool:
 
 @dataclass
 class _Side:
-    """What one side leaves."""
+    """The results of one side."""
 
     values: tuple[Any, ...]
     changes: list[Change]
     copies: list[tuple[Tensor, Tensor]]
     raised: BaseException | None
-    """What stopped it: an error of the user's, or a call that gives nothing yet."""
+    """The exception that stopped it: an error of the user's code, or a call without a known result yet."""
     region: Region
     facts: tuple[Any, ...]
-    """What holds there."""
+    """The conditions that are true there."""
 
     def parts(self, value: Any) -> dict[Any, Any] | None:
         """The elements or attributes that a value has on this side."""
@@ -373,7 +373,7 @@ def branch(
     merge = _Merge(site, pred, symbols, heap, then, orelse)
     put_later, store_later, fill_later = _plan(merge, then, orelse, before, names, needed)
     copies = _copies(merge, then, orelse)
-    # What the then side gives is no matter of what holds in the other.
+    # The results of the then side do not depend on the conditions of the other side.
     graph.forget_facts(else_.token)
     else_.fill(lambda: _with_entered(merge.then(), then))
     values, entered, numbers = _with_entered(merge.orelse(), orelse)
@@ -399,7 +399,7 @@ def _plan(
     """How variables, elements of containers, and whole lists come about."""
     raised = then.raised is not None, orelse.raised is not None
 
-    # On a side that returns from the function nobody reads its variables any more.
+    # After a side that returns from the function, nothing reads its variables.
     given = [dict(zip(names, side.values, strict=True)).get(_RETURNED) for side in (then, orelse)]
     was = dict(zip(names, before, strict=True)).get(_RETURNED)
     returns = [isinstance(was, Undefined) and not isinstance(x, Undefined) for x in given]
@@ -447,7 +447,7 @@ def _nothing(name: str) -> Callable[[], Any]:
 
 
 def _copies(merge: _Merge, then: _Side, orelse: _Side) -> list[tuple[Tensor, Callable[[], Any]]]:
-    """What is changed in place: the tensors outside, and how their new contents come about."""
+    """The tensors outside that are changed in place, with functions that compute their new contents."""
     inside = [{id(outer): x for outer, x in side.copies} for side in (then, orelse)]
     found = []
     for outer in {id(outer): outer for side in (then, orelse) for outer, _ in side.copies}.values():

@@ -1,4 +1,4 @@
-"""What goes from one step of a loop to the next one: tensors, numbers, structures of them."""
+"""Values that a loop carries from one step to the next: tensors, numbers, structures of them."""
 
 from __future__ import annotations
 
@@ -61,25 +61,25 @@ class Markers:
     end: Any = None
     trips: Any = None
     now: Callable[[Tensor], Tensor] = field(default=lambda x: x)
-    """Gives what stands for a tensor in a step: the copy of one that is changed in place."""
+    """Returns the tensor to use in a step: a copy if the step changes it in place."""
     opened: list[Tensor] = field(default_factory=list)
 
 
 class Carried:
-    """Something that is carried. The methods are called in this order."""
+    """A carried value. The methods are called in this order."""
 
     def prepare(self) -> None:
-        """Computes what must be there before the loop."""
+        """Computes values that are needed before the loop."""
 
     def open(self, run: Markers) -> Any:
-        """Gives what stands for it in a step."""
+        """Returns its value in a step."""
         raise NotImplementedError
 
     def close(self, run: Markers, after: Any) -> None:
-        """``after`` is what it is at the end of a step."""
+        """``after`` is its value at the end of a step."""
 
     def result(self, run: Markers) -> Any:
-        """What it is after the loop."""
+        """Returns its value after the loop."""
         raise NotImplementedError
 
 
@@ -90,14 +90,14 @@ class Number(Carried):
         """``first``: before the first step."""
         self.first, self.size = first, size
         self.stride: int | None = None
-        """By how much it grows in each step, if that is known."""
+        """The amount that each step adds, if it is known."""
         self.direction = 0
-        """1: it never gets less; -1: never more."""
+        """1: it never decreases; -1: it never increases."""
         self._inside: Any = None
         self._last = 0
 
     def open(self, run: Markers) -> Any:
-        """Gives what stands for it in a step."""
+        """Returns its value in a step."""
         if self.stride is not None:
             self._inside = self.first + self.stride * run.index
             return self._inside
@@ -140,7 +140,7 @@ class Number(Carried):
         return False
 
     def result(self, run: Markers) -> Any:
-        """Gives its last value."""
+        """Returns its last value."""
         if self.stride is not None:
             return self.first + self.stride * run.trips
         last = markers.loop_last_number(run.end, self._last).item()
@@ -161,14 +161,14 @@ def _direction(old: Any, new: Any) -> int:
 
 
 class Zeros:
-    """The first value of what nobody reads before the first step."""
+    """The first value of a tensor that nothing reads before the first step."""
 
     number: int | float = 0
-    """What it is filled with."""
+    """The value of all elements."""
 
 
 class Filled(Zeros):
-    """A number as the first value of what is a tensor after a step: it broadcasts as the number does."""
+    """A number as the first value of a variable that is a tensor after a step: it broadcasts like the number."""
 
     def __init__(self, number: int | float) -> None:
         """``number``: the number."""
@@ -176,7 +176,7 @@ class Filled(Zeros):
 
     @staticmethod
     def of(first: Any, after: Any, symbols: graph.Symbols) -> Filled | None:
-        """The number ``first``, if a tensor like ``after`` can stand for it, whatever is computed."""
+        """The number ``first``, if a tensor like ``after`` can represent it in every computation."""
         if type(first) not in (int, float) or not isinstance(after, Tensor) or after.dtype == torch.bool:
             return None
         if float(torch.tensor(first, dtype=after.dtype)) != first or not all(map(symbols.know, after.shape)):
@@ -188,7 +188,7 @@ class Value(Carried):
     """A tensor, or a bool or float as one."""
 
     def __init__(self, first: Any, like: Any, symbols: graph.Symbols) -> None:
-        """``first``: before the first step, undefined if that is of no use; ``like``: what a step makes of it."""
+        """``first``: the value before the first step, undefined if it is not used; ``like``: the value after a step."""
         self.kind = (
             bool
             if _is_bool(like) or (_is_bool(first) and like.dtype == torch.bool)
@@ -230,7 +230,7 @@ class Value(Carried):
             self._before = self.first if isinstance(self.first, Tensor) else number_tensor(self.first, self.dtype)
 
     def open(self, run: Markers) -> Any:
-        """Gives what stands for it in a step."""
+        """Returns its value in a step."""
         self._slot = run.slots
         run.slots += 1
         size = [self.sizes[dim].open(run) if dim in self.sizes else n for dim, n in enumerate(self.shape)]
@@ -269,25 +269,25 @@ class Value(Carried):
         return changed
 
     def result(self, run: Markers) -> Any:
-        """Gives its last value."""
+        """Returns its last value."""
         size = [self.sizes[dim].result(run) if dim in self.sizes else n for dim, n in enumerate(self.shape)]
         last = markers.loop_last(run.end, run.next[self._slot], size, self._slot)
         return self._as_kind(last)
 
 
 class Kept(Carried):
-    """What every step sets to the same thing."""
+    """A variable that every step sets to the same object."""
 
     def __init__(self, value: Any) -> None:
-        """``value``: the thing."""
+        """``value``: the object."""
         self._value = value
 
     def open(self, run: Markers) -> Any:
-        """Gives what stands for it in a step."""
+        """Returns its value in a step."""
         return self._value
 
     def result(self, run: Markers) -> Any:
-        """Gives its last value."""
+        """Returns its last value."""
         return self._value
 
 
@@ -295,10 +295,10 @@ class Structure(Carried):
     """A container of which some elements are carried."""
 
     def __init__(self, whole: Any, made: bool) -> None:
-        """``whole``: one like it; ``made``: it is none before the first step."""
+        """``whole``: a container like it; ``made``: the steps create it, so it does not exist before the first one."""
         self._whole, self._made = whole, made
         self.elements: dict[Any, tuple[Any, Carried | None]] = {}
-        """What each is before the loop, and how it is carried, if it is."""
+        """The value of each element before the loop, and how it is carried, if it is."""
 
     def prepare(self) -> None:
         """Computes its first value."""
@@ -307,7 +307,7 @@ class Structure(Carried):
                 carried.prepare()
 
     def open(self, run: Markers) -> Any:
-        """Gives what stands for it in a step."""
+        """Returns its value in a step."""
         inside = {
             key: before if carried is None else carried.open(run) for key, (before, carried) in self.elements.items()
         }
@@ -322,7 +322,7 @@ class Structure(Carried):
                 carried.close(run, now[key])
 
     def result(self, run: Markers) -> Any:
-        """Gives its last value."""
+        """Returns its last value."""
         return rebuilt(
             self._whole,
             {
@@ -344,13 +344,13 @@ class _Optional(Structure):
         super().close(run, _optional(after, self._inside))
 
     def open(self, run: Markers) -> Any:
-        """Gives what stands for it in a step."""
+        """Returns its value in a step."""
         self._inside = super().open(run)
         return self._inside
 
 
 def _optional(value: Any, otherwise: Any = None) -> OptionalValue:
-    """A value as an optional one; ``otherwise`` has the value that nobody asks for where it is None."""
+    """A value as an optional one; ``otherwise`` has the placeholder for a value that is None."""
     if isinstance(value, OptionalValue):
         return value
     if value is not None:
@@ -378,7 +378,7 @@ def _carry_optional(
 
 
 def _nothing_like(value: Any) -> Any:
-    """The first value of a variable that is None then: nobody reads it."""
+    """The first value of a variable that is None before the first step: nothing reads it."""
     if isinstance(value, Tensor) or is_scalar(value):
         return False if is_bool(value) else 0 if is_int(value) else 0.0 if is_float(value) else Zeros()
     held = parts(value)
@@ -414,7 +414,7 @@ class Rows(Carried):
         self.value.prepare()
 
     def open(self, run: Markers) -> Any:
-        """Gives what stands for it in a step."""
+        """Returns its value in a step."""
         return [Steps(self.value.open(run), kind=self._kind)]
 
     def close(self, run: Markers, after: Any) -> None:
@@ -422,7 +422,7 @@ class Rows(Carried):
         self.value.close(run, self._rows(after))
 
     def result(self, run: Markers) -> Any:
-        """Gives its last value."""
+        """Returns its last value."""
         return [Steps(self.value.result(run), kind=self._kind)]
 
 
@@ -435,9 +435,9 @@ def carry(
     symbols: graph.Symbols,
     were: Callable[[Any], dict[Any, Any] | None],
 ) -> tuple[Carried | None, bool]:
-    """How something is carried, and whether that is news: ``inside`` before a step, ``after`` it.
+    """How a value is carried, and whether that is new: ``inside`` before a step, ``after`` it.
 
-    ``were`` gives the elements that a container had before the step. Mismatch if it cannot be carried.
+    ``were`` returns the elements that a container had before the step. Mismatch if it cannot be carried.
     """
     if after is inside and not isinstance(known, (Value, Structure)):
         return known, False

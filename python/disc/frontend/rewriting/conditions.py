@@ -56,7 +56,7 @@ class Zero:
 
 
 class _Numbers(PythonReferenceAnalysis):  # type: ignore[misc]
-    """What Python computes of the functions in an expression."""
+    """Evaluates the functions in an expression like Python."""
 
     trunc_to_int = staticmethod(lambda value, dtype: math.trunc(value))
     int_truediv = staticmethod(operator.truediv)
@@ -64,7 +64,7 @@ class _Numbers(PythonReferenceAnalysis):  # type: ignore[misc]
 
 
 def decide(value: Any) -> bool | Tensor:
-    """``bool(value)``: as it is if that is known while tracing, else as a 0-d bool tensor."""
+    """``bool(value)``: a bool if it is known while tracing, else a 0-d bool tensor."""
     value = settled(value)
     if isinstance(value, OptionalValue):
         return _truth_of_optional(value)
@@ -134,23 +134,23 @@ def implying(value: Tensor, true: tuple[Any, ...], false: tuple[Any, ...]) -> Te
 
 
 def implied(value: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """What is so where a condition holds, and where it does not."""
+    """The facts that follow from a condition, and from its opposite."""
     return getattr(value, "_disc_implies", ((), ()))
 
 
 def stand_in(value: bool | Tensor) -> bool | Tensor:
-    """A condition as what ``bool()`` gives: a tensor that stands for a bool of Python."""
+    """A condition as the result of ``bool()``: a tensor that stands for a Python bool."""
     return marked(implying(value.view_as(value), *implied(value))) if isinstance(value, Tensor) else value
 
 
 def marked(value: Tensor) -> Tensor:
-    """The same tensor, which from now on stands for a bool of Python."""
+    """The same tensor, marked as a stand-in for a Python bool."""
     value._disc_stands_for_bool = True  # type: ignore[attr-defined]
     return value
 
 
 def stands_for_bool(value: Tensor) -> bool:
-    """Whether a tensor stands for a bool of Python."""
+    """Whether a tensor stands for a Python bool."""
     return getattr(value, "_disc_stands_for_bool", False)
 
 
@@ -203,7 +203,7 @@ def compared(a: Any, b: Any, kind: Any) -> Tensor | None:
 
 
 def _zero_facts(kind: Any, exprs: list[Any], difference: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """What is 0 where a comparison with 0 holds, and where it does not."""
+    """The facts that follow from a comparison with 0, and from its opposite."""
     for this, other, is_least, true, false in (
         (*exprs, difference.lower >= 0, (sympy.Eq, sympy.Le), (sympy.Ne, sympy.Gt)),
         (*reversed(exprs), difference.upper <= 0, (sympy.Eq, sympy.Ge), (sympy.Ne, sympy.Lt)),

@@ -51,7 +51,7 @@ def _line(error: BaseException, frame: types.FrameType) -> int:
     return [line for f, line in traceback.walk_tb(error.__traceback__) if f is frame][-1]
 
 
-# What code is compiled from that was never in a file: `exec`, `python -c` and Python read from a pipe.
+# File names of code that was never in a file: `exec`, `python -c` and Python read from a pipe.
 _WITHOUT_SOURCE = ("<string>", "<stdin>")
 
 
@@ -64,7 +64,7 @@ _CHECKS = str(Path(torch.distributions.__file__).parent)
 
 
 class Converter:
-    """What rewritten code reaches by the name ``_disc_``."""
+    """The object that rewritten code calls by the name ``_disc_``."""
 
     if_ = staticmethod(operators.if_)
     while_ = staticmethod(operators.while_)
@@ -101,11 +101,11 @@ class Converter:
         return self.sites[-1]
 
     def sequence(self, value: Any, site: Site) -> Any:
-        """What stands for ``value`` where an element of it is read."""
+        """The sequence to use for ``value`` where an element of it is read."""
         return choice.sequence(value, site, self.call)
 
     def call(self, f: Any, site: Site) -> Any:
-        """What is called in the place of ``f``."""
+        """The function to call instead of ``f``."""
         found = variant(f, site)
         return self.converted(f) if found is None else found
 
@@ -195,7 +195,7 @@ class Converter:
         return kind
 
     def explained(self, error: BaseException) -> errors.CompileError:
-        """What went wrong in a model whose control flow is rewritten."""
+        """The error to raise for an exception in a model whose control flow is rewritten."""
         if isinstance(error, errors.CompileError):
             return error
         if (known := endless(error)) is not None:
@@ -238,7 +238,7 @@ class Converter:
             for frame in _frames(reason)
             if is_layer_file(frame.f_code.co_filename)
         }
-        # Functions inside functions are made anew each time.
+        # Inner functions are created again in each call.
         places = {(code.co_filename, code.co_firstlineno, code.co_name) for code in found}
         if places <= self._places:
             return False
@@ -270,7 +270,7 @@ class Converter:
             module.__dict__["forward"] = function
 
     def restore(self) -> None:
-        """Gives all modules their own ``forward`` and ``__call__``."""
+        """Restores the original ``forward`` and ``__call__`` of all modules."""
         for module, forward in reversed(self._patched):
             if forward is None:
                 del module.__dict__["forward"]
@@ -296,7 +296,7 @@ def rewritten(model: torch.nn.Module) -> Iterator[Converter]:
 
 
 def _finish(model: torch.nn.Module, converter: Converter) -> None:
-    """Has the whole model give Python's bools for what stands for them."""
+    """Makes the model return Python bools instead of tensors that stand for them."""
     forward: Callable[..., Any] = model.forward
 
     def leaf(x: Any) -> Any:

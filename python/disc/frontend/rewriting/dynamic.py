@@ -1,4 +1,4 @@
-"""What loops over a dynamic number of steps run over: ranges, rows of tensors, what earlier loops appended."""
+"""Sequences of dynamic length for loops: ranges, rows of tensors, elements that earlier loops appended."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ def only_if_alike() -> Iterator[None]:
 
 
 def check_alike() -> None:
-    """Refuses to choose by a number where steps are to be alike."""
+    """Raises an error for an element at a dynamic index where all steps must be the same."""
     if _alike:
         raise NotImplementedError("an element at the number of a step")
 
 
 class Dynamic:
-    """A sequence whose length is known at run time only."""
+    """A sequence whose length is known only at run time."""
 
     def __init__(self, count: Any, at: Callable[[Any], Any], steps: Callable[[], Steps] | None = None) -> None:
-        """``count`` is the length, ``at`` gives the element of a number, ``steps`` all of them if they are rows."""
+        """``count`` is the length, ``at`` returns the element at an index, ``steps`` all elements if they are rows."""
         self.count, self.at, self.steps = count, at, steps
 
     def __getitem__(self, index: Any) -> Any:
@@ -77,7 +77,7 @@ def dynamic_range(*args: Any) -> Dynamic:
 
 
 def sequence_of(value: Any) -> Dynamic | None:
-    """What stands for a value that is iterated over; None if Python may do that."""
+    """The sequence for a value that is iterated over; None if Python can iterate over it."""
     if isinstance(value, Dynamic):
         return value
     if isinstance(value, Tensor) and value.dim() > 0 and is_dynamic(value.shape[0]):
@@ -118,7 +118,7 @@ class Steps(Part):
 
     @property
     def count(self) -> Any:
-        """How many elements it stands for."""
+        """The number of elements that it stands for."""
         if self.present is None:
             return self.all.shape[0]
         count = self.present.sum().item()
@@ -129,7 +129,7 @@ class Steps(Part):
     @property
     def rows(self) -> Tensor:
         """All elements along a new first dim."""
-        # Not kept: what one side of a branch computes is no value of the other.
+        # Not cached: a value that one side of a branch computes does not exist in the other.
         return self.all if self.present is None else self.all.index_select(0, self.present.nonzero().squeeze(1))
 
     def sequence(self) -> Dynamic:
@@ -164,11 +164,11 @@ class Maybe(Part):
 
 
 class Front(Part):
-    """In a list that steps of a loop insert into at its front: behind it is what they inserted, the earliest first."""
+    """In a list whose front the steps of a loop insert into: the inserted elements follow it, the earliest first."""
 
     @property
     def count(self) -> Any:
-        """It stands for no element."""
+        """Always 0: it is not an element."""
         return 0
 
 
@@ -204,7 +204,7 @@ def is_filled_in_front(values: Sequence[Any]) -> bool:
 
 
 def kind_of(value: Any) -> type:
-    """What the elements are that something in a list stands for."""
+    """The type of the elements that an entry of a list stands for."""
     if isinstance(value, Steps):
         return value.kind
     if isinstance(value, Tensor):
@@ -238,7 +238,7 @@ def is_row(value: Any) -> bool:
 
 
 def can_join(values: Sequence[Any]) -> bool:
-    """Whether all that some elements of lists stand for can be rows of one tensor."""
+    """Whether all elements that some entries of lists stand for can be rows of one tensor."""
     if not all(map(is_row, values)) or len({kind_of(x) for x in values}) != 1:
         return False
     (first, dtype), *others = map(row_type, values)
@@ -320,7 +320,7 @@ def from_start(index: Any, count: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """What code sets elements of."""
+    """The object whose elements code sets."""
     if type(value) is list and has_parts(value):
         raise NotImplementedError("an element is set of a list whose length depends on data: keep a tensor instead")
     return value

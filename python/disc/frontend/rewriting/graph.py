@@ -40,7 +40,7 @@ class Symbols:
         self._known = set(environment().var_to_range)
 
     def know(self, size: Any) -> bool:
-        """Whether a number depends on these symbols alone."""
+        """Whether a number depends only on these symbols."""
         return isinstance(size, (bool, int, float)) or self.know_all(size.node.expr.free_symbols)
 
     def know_all(self, symbols: set[sympy.Symbol]) -> bool:
@@ -49,7 +49,7 @@ class Symbols:
 
 
 def bound(number: Any, values: Iterable[Any], *, size: bool = False) -> None:
-    """Notes that a number lies in the range of others; ``size``: it is an extent."""
+    """Notes that a number is in the range of others; ``size``: it is an extent."""
     low, high = bounds(values)
     if size:
         low = max(low or 0, 0)
@@ -91,9 +91,9 @@ def without_left_hooks() -> Iterator[None]:
 
 @contextmanager
 def tried(holding: Iterable[Any] = ()) -> Iterator[None]:
-    """What runs inside leaves no trace in the graph, and none in what is known of symbols.
+    """Discards the nodes that are traced inside, and what was learned about symbols.
 
-    ``holding``: facts that hold there, so that PyTorch's checks of the same make no guards.
+    ``holding``: facts that are true inside, so that PyTorch's checks of them add no guards.
     """
     env = environment()
     known, guards = facts.Facts(env), list(env.guards)
@@ -151,7 +151,7 @@ def node_of(tensor: Tensor) -> Node:
 
 
 def forget_facts(token: Tensor) -> None:
-    """Forgets what holds in the region that ``token`` begins alone."""
+    """Forgets the facts that are only true in the region that ``token`` begins."""
     known = facts.facts_of(token)
     if known is not None:
         known.restore()
@@ -167,7 +167,7 @@ class Placeholder:
         self._node = node_of(self.token) if is_traced() else None
 
     def fill(self, make: Callable[[], tuple[Any, ...]]) -> None:
-        """``make`` gives values, entered tensors and numbers; what it computes stands at the end of the then side."""
+        """``make`` returns values, entered tensors and numbers; its nodes are added at the end of the then side."""
         if self._node is None:
             make()
             return
@@ -186,7 +186,7 @@ OptionalValue.require = staticmethod(require)  # type: ignore[assignment]
 
 
 def bounds(values: Iterable[Any]) -> tuple[int | None, int | None]:
-    """The range that numbers are known to lie in."""
+    """The range that is known to contain some numbers."""
     env = environment()
     low, high = int_oo, -int_oo
     for value in values:

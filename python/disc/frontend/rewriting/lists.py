@@ -17,23 +17,23 @@ _Plan = Callable[[], Any]
 
 
 class Merge(Protocol):
-    """What merges the values that two sides leave: of single values it knows how."""
+    """Merges the results of two sides, one value at a time."""
 
     pred: Tensor
     regions: tuple[Region, Region]
 
     def plan(self, a: Any, b: Any, name: str, made: bool = False) -> _Plan:
-        """What computes the merged value afterwards."""
+        """A function that computes the merged value later."""
 
     def tensors(self, then: Callable[[], Tensor], orelse: Callable[[], Tensor]) -> _Plan:
-        """What gives the merged tensor of what the two sides compute."""
+        """A function that returns the merged tensor of the two sides."""
 
     def known(self, size: Any) -> bool:
         """Whether an extent is known before the branch."""
 
 
 def merged(merge: Merge, a: Sequence[Any], b: Sequence[Any], name: str) -> Callable[[], list[Any]] | None:
-    """What gives the list that is ``a`` after one side and ``b`` after the other; None if there is none.
+    """A function that returns the list that is ``a`` after one side and ``b`` after the other; None if impossible.
 
     Elements of one kind and shape become rows, of which those of the side that was taken are there; others are there
     each by itself, on a condition.

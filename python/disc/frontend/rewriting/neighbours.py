@@ -1,6 +1,6 @@
-"""Conditions that the operands beside them make irrelevant: ``length > 1 and mask is None`` where there is a mask.
+"""Conditions that neighbouring operands make irrelevant: ``length > 1 and mask is None`` if there is a mask.
 
-Either answer to the first operand then gives the same, so the trace goes on, and no function has to be rewritten.
+Both values of the first operand then have the same result, so tracing continues, and no function must be rewritten.
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ from . import source
 from .conditions import known_truth
 
 _Place = tuple[int | None, int | None, int | None, int | None]
-# What may lie between the instructions of an operand and the one that asks for its truth.
+# Instructions that may occur between those of an operand and the one that tests it.
 _BETWEEN = {"CACHE", "COPY", "EXTENDED_ARG", "NOP", "TO_BOOL"}
 
 
 def irrelevant(frame: types.FrameType) -> bool | None:
-    """What Python may be told of the condition that it asks for in ``frame``, if that makes no difference; else None.
+    """The value to return for the condition that ``frame`` tests, if the value does not matter; else None.
 
-    Operands of ``and`` behind the condition are looked at as long as they are names and constants, and what ``is``,
-    ``not``, comparisons of numbers and attributes of modules make of these: if one of them is False, so is the whole.
-    Of ``or``, True.
+    Operands of ``and`` after the condition are evaluated as long as they consist of names, constants, ``is``, ``not``,
+    comparisons of numbers and attributes of modules: if one of them is False, so is the whole. For ``or``, True.
     """
     operand = _operands(frame.f_code, frame.f_lasti)
     if operand is None:
@@ -58,7 +57,7 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 
 
 def _value(expression: ast.expr, frame: types.FrameType) -> Any:
-    """What an expression is that runs no code of the model's; ``_UNKNOWN`` for others."""
+    """The value of an expression that does not run code of the model; ``_UNKNOWN`` for others."""
     if isinstance(expression, ast.Constant):
         return expression.value
     if isinstance(expression, ast.Name):
@@ -85,7 +84,7 @@ def _value(expression: ast.expr, frame: types.FrameType) -> Any:
 
 @functools.lru_cache(maxsize=1024)
 def _operands(code: types.CodeType, offset: int) -> tuple[ast.boolop, list[ast.expr]] | None:
-    """The ``and`` or ``or`` an operand of which the instruction at ``offset`` asks for, and the operands behind it."""
+    """The ``and`` or ``or`` whose operand the instruction at ``offset`` tests, and the operands after that."""
     before = None
     for instruction in dis.get_instructions(code):
         # From Python 3.13 on a comparison may ask for the truth of its result itself.
@@ -119,7 +118,7 @@ def leads_to_an_error(frame: types.FrameType) -> bool:
 
 @functools.cache
 def _lines_before_errors(file: str) -> frozenset[int]:
-    """The lines of the conditions in ``file`` behind which there is nothing but an error."""
+    """The lines of the conditions in ``file`` that are only followed by an error."""
     try:
         tree = ast.parse("".join(lines_of(file)))
     except SyntaxError:

@@ -28,7 +28,7 @@ def quietly(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def storage_of(tensor: Tensor) -> int:
-    """What tells whether two tensors share memory."""
+    """A number that is equal for tensors that share memory."""
     return quietly(lambda: _plain(tensor).untyped_storage()._cdata)  # type: ignore[no-any-return]
 
 
@@ -38,7 +38,7 @@ def version_of(tensor: Tensor) -> int:
 
 
 def _plain(tensor: Tensor) -> Tensor:
-    """What has the memory of a tensor that transforms of functions wrap."""
+    """The tensor inside the wrappers of function transforms."""
     while functorch.is_functorch_wrapped_tensor(tensor):
         tensor = functorch.get_unwrapped(tensor)
     return tensor
@@ -46,8 +46,8 @@ def _plain(tensor: Tensor) -> Tensor:
 
 _regions: list[Region] = []
 
-# What a branch gave, by its storage: where the condition is so, it is that tensor in Python. After y = x if c else z a
-# change of y is one of x or z. The other way, and what loops give, is for :mod:`disc.frontend.sharing`.
+# Results of branches, by storage: if the condition is true (or false), the result is that tensor in Python. After
+# y = x if c else z, a change of y changes x or z. :mod:`disc.frontend.sharing` handles changes of x or z, and loops.
 _shared: dict[int, list[tuple[Tensor, bool, Tensor, Tensor]]] = {}
 
 
@@ -89,7 +89,7 @@ _CHECKS = (torch._assert_async, torch.ops.aten._assert_async.default, torch.ops.
 
 
 class NoValue(BaseException):
-    """Stands for what a recursive function gives, while nothing is known of that."""
+    """The result of a recursive function is not known yet."""
 
     def __init__(self, of: Any) -> None:
         """``of``: the procedure."""
@@ -136,16 +136,16 @@ class Region(TorchFunctionMode):
         """Ends the region."""
         _regions.pop()
         super().__exit__(*error)
-        # What is outside must not be computed from what is inside.
+        # Values outside must not be computed from values inside.
         nodes_of_symbols().update(self._symbols)
 
     def _real(self, tensor: Tensor) -> Tensor:
-        """What a tensor stands for: its copy, here or in a region around this one."""
+        """The copy of a tensor, here or in a region around this one; else the tensor."""
         tensor = self._inside.get(id(tensor), tensor)
         return tensor if self._around is None else self._around._real(tensor)
 
     def is_outside(self, tensor: Tensor) -> bool:
-        """Whether a tensor was there before, and is no view that was made inside."""
+        """Whether a tensor existed before, and is not a view that was made inside."""
         tensor = self._outside.get(id(tensor), tensor)
         return self._storage(tensor) not in self._own and id(tensor) not in self._views
 
@@ -215,7 +215,7 @@ class Region(TorchFunctionMode):
         self.now(tensor)
 
     def now(self, tensor: Tensor) -> Tensor:
-        """What stands for a tensor inside: its copy, if it is changed there."""
+        """The tensor to use inside: its copy, if it is changed there."""
         inside = self._inside.get(id(tensor))
         if inside is not None or not self._written or self._storage(tensor) not in self._written:
             return tensor if inside is None else inside
@@ -258,7 +258,7 @@ def _written(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Ten
     return [x for x in pytree.tree_leaves(found) if isinstance(x, Tensor)]
 
 
-# What tells no more of a tensor than what its copy has, too.
+# Attributes that a tensor and its copy have in common.
 _PLAIN = {
     Tensor.shape.__get__,  # type: ignore[attr-defined]
     Tensor.dtype.__get__,  # type: ignore[attr-defined]

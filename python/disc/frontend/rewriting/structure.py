@@ -14,7 +14,7 @@ from typing import Any
 from .source import NotRewritable
 
 RETURNED = "_disc_returned"
-# What follows an ``if`` is reached from both of its sides, if that makes no more copies of it for a tracer.
+# The statements after an ``if`` are reached from both of its sides, on at most this many paths of a tracer.
 _COPIES = 8
 
 
@@ -36,7 +36,7 @@ class Plain(Item):
 
 @dataclass
 class Rest:
-    """What follows an ``if`` that both sides may get to."""
+    """The statements after an ``if`` that both sides may reach."""
 
     name: str
     body: Block
@@ -90,7 +90,7 @@ class Try(Item):
 
 
 class _Jumped(ast.Pass):
-    """Nothing more of the block is to be run: a jump whose flags are set."""
+    """A jump whose flags are set: the rest of the block must not run."""
 
 
 class _Leave(ast.Pass):
@@ -172,7 +172,7 @@ class Structure:
     """Makes blocks of the statements of one function."""
 
     def __init__(self, file: str, number: Callable[[], int]) -> None:
-        """``number``: gives a new number at each call, for names."""
+        """``number`` returns a new number at each call, for names."""
         self._file, self._number = file, number
         self.made: set[str] = set()
         """Variables that are added."""
@@ -236,7 +236,7 @@ class Structure:
             if exit.is_loop and kind in (ast.Break, ast.Continue):
                 last = True
             else:
-                # An exception may yet keep the jump from leaving what lies around a with or try.
+                # An exception may still prevent the jump out of a with or try.
                 last = not exit.is_loop
                 flags.append(exit.left.setdefault(ast.Return if kind is _Leave else kind, self._variable("left")))
             out += [Plain(_at(s, _assign(flag, ast.Constant(True)))) for flag in dict.fromkeys(flags) if flag]
@@ -245,7 +245,7 @@ class Structure:
         return out
 
     def _is_shared(self, s: ast.If, rest: Sequence[ast.stmt]) -> bool:
-        """Whether what follows an ``if`` is to be there once, although both sides may or may not get to it."""
+        """Whether the statements after an ``if`` are emitted once, although each side may or may not reach them."""
         return self._copies >= _COPIES and bool(rest) and _jumps([s]) and _falls(s.body) and _falls(s.orelse)
 
     def _branch(self, s: ast.If, rest: Sequence[ast.stmt], exits: list[_Exit]) -> If:
