@@ -1,7 +1,7 @@
-"""Running a traced function for many values at once: each op of its graph over tensors with one more dim in front.
+"""Runs a traced function for many values at once: each op of its graph over tensors with one more dim in front.
 
-What ``torch.vmap`` does, on a graph of ATen ops, and for a batch of any extent, one that only a run tells among them:
-the function is traced for one value, whose shapes are static, and no rule looks at the batch's extent. A tensor is
+It does the same as ``torch.vmap``, but on a graph of ATen ops, and for a batch of any size, also a data-dependent one:
+the function is traced for one value, whose shapes are static, and no rule reads the batch's size. A tensor is
 either a batch, with the new dim as its first, or the same for all.
 """
 
@@ -31,7 +31,7 @@ class NotBatchable(Exception):
 
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """What a function is to be traced with: PyTorch's decompositions of ops that have no rule here."""
+    """The decompositions to trace a function with: PyTorch's, for ops that have no rule here."""
     table = {**core_aten_decompositions(), **OWN}
     kept = {*_RULES, _aten.embedding_dense_backward}
     return {op: fn for op, fn in table.items() if op.overloadpacket not in kept and torch.Tag.pointwise not in op.tags}
@@ -53,7 +53,7 @@ def constant_of(graph: GraphModule, node: Node) -> Any:
 def run_batched(
     graph: GraphModule, batches: Mapping[int, Tensor], extent: Any, known: Mapping[Node, Batch] | None = None
 ) -> list[Any]:
-    """The outputs of ``graph``, each a tensor with a first dim of ``extent``, or what is none.
+    """The outputs of ``graph``: tensors with a first dim of ``extent``, and other values as they are.
 
     ``graph`` has no inputs: ``batches`` are those of its constant tensors that differ from value to value, by their id.
     ``known`` are values of nodes that need not be computed.
@@ -177,7 +177,7 @@ def _parts(value: Any) -> tuple[Tensor, bool]:
 
 
 def same_code(graph: GraphModule, node: Node, batches: Mapping[int, Any], keys: dict[Node, Any]) -> Any:
-    """What tells the computation of a node from others, of other graphs too. ``batches``: what each input is."""
+    """A key that is equal for equal computations, in other graphs too. ``batches``: the value of each input."""
     if node not in keys:
         if node.op == "get_attr":
             own = id(constant_of(graph, node))
@@ -394,12 +394,12 @@ def _squeeze(call: _Call) -> Any:
 
 
 def _same(call: _Call) -> Any:
-    """Ops that take a tensor as it is."""
+    """Ops that work on a batch without changes."""
     return call.run()
 
 
 def _of_like_shape(call: _Call) -> Any:
-    """``new_zeros`` and its like: the batch gives no more than a dtype."""
+    """``new_zeros`` and similar ops, which use only the dtype of the batch."""
     values = {n: v.tensor[:0].flatten() if isinstance(v, Batch) else v for n, v in call.operands.items()}
     return _unwrapped(_Call(call.node, values, call.extent).run())
 

@@ -1,4 +1,4 @@
-"""What a lowering rule builds with.
+"""The builder that lowering rules use.
 
 A rule sees tensors with their extents (see :mod:`~disc.frontend.values`), and writes elementwise maps,
 reductions, contractions and views through the methods here. They choose indexing maps, deal with
@@ -65,16 +65,16 @@ class Builder(RegionBuilder):
     results: Sequence[ResultInfo] = ()
     # The node of torch.export's graph, if the op comes from one.
     node: Node | None = None
-    # What PyTorch does; None if it is to do nothing.
+    # The operations that fall back to PyTorch; None if fallbacks are off.
     fallbacks: Fallbacks | None = None
     # The fake tensor (or number) torch.export computed for the op, or None; and its operands'.
     node_value: Any = None
     operand_values: Sequence[Any] = ()
-    # What the importer sets: the program's symbols.
+    # The program's symbols; set by the importer.
     symbols: SymbolTable | None = None
-    # What extents are computed from, as torch.export writes it; set by the importer.
+    # The parts of extents' expressions in torch.export's graph; set by the importer.
     sizing: Collection[sympy.Basic] = ()
-    # How many operations of the model drew random numbers so far.
+    # The number of random operations of the model so far.
     random_operations: int = 0
 
     def __init__(self) -> None:
@@ -167,7 +167,7 @@ class Builder(RegionBuilder):
         out: list[Extent] = [1] * rank
         for axis in range(1, rank + 1):
             candidates = [s[-axis] for s in shapes if len(s) >= axis and not is_one(s[-axis])]
-            # A static extent says most; otherwise the first one that may be more than 1 stands for all.
+            # A static extent is preferred; otherwise the first one that may be more than 1 represents all.
             candidates.sort(key=lambda extent: (not isinstance(extent, int), self.at_most_one(extent)))
             for other in candidates[1:]:
                 first = candidates[0]
@@ -186,7 +186,7 @@ class Builder(RegionBuilder):
             not is_one(have) and self.repeats(have, want) and not self.at_most_one(want)
             for have, want in zip(x.dims, wanted, strict=True)
         ):
-            # A view repeats what is 1 by its type alone.
+            # A view only repeats dims whose type is 1.
             x = self.map(x.dtype, [x], lambda element: element, dims=self.broadcast_dims([wanted, x.dims]))
         return super().broadcast(x, dims, into)
 
@@ -332,8 +332,8 @@ class Builder(RegionBuilder):
         return Tensor(x.value, x.dims[:-1], torch.complex64 if x.dtype == torch.float32 else torch.complex128)
 
     def empty(self, dims: Sequence[Extent], dtype: torch.dtype) -> ir.Value:
-        """An uninitialised tensor, to be written by the op it is handed to."""
-        # A number that no extent is computed from, as far as torch.export knows, is refused.
+        """An uninitialised tensor, which the op that receives it will write."""
+        # Raises an error for a number that torch.export does not use for extents.
         dynamic = [self.index(dim) for dim in dims if not isinstance(dim, int)]
         return ir.Operation.create("tensor.empty", [tensor_type(dims, dtype)], dynamic).result
 
@@ -416,9 +416,9 @@ class Builder(RegionBuilder):
         return self.extent_of(expr) is not None or (self.symbols is not None and self.symbols.name_of(expr) is not None)
 
     def is_natural(self, expr: sympy.Expr) -> bool:
-        """Whether a number is known not to be negative, or follows from the inputs' extents alone.
+        """Whether a number is known not to be negative, or depends only on the inputs' extents.
 
-        What torch.export asked of inputs' extents while it traced is a guard of the program.
+        Conditions that torch.export needed on the inputs' extents are guards of the program.
         """
         assert self.symbols is not None
         computed = any(self.symbols.is_computed(symbol) for symbol in expr.free_symbols)
@@ -529,7 +529,7 @@ class Builder(RegionBuilder):
 
     @staticmethod
     def _is_unbounded(condition: sympy.Basic) -> bool:
-        """Whether a condition only says that an extent is less than what stands for no bound."""
+        """Whether a condition only says that an extent is less than the value for no bound."""
         kind = _RELATIONS.get(type(condition))
         if kind not in ("lt", "le", "gt", "ge"):
             return False
@@ -570,12 +570,12 @@ class Builder(RegionBuilder):
         scratch: Extent = 0,
         in_place: bool = False,
     ) -> list[Tensor]:
-        """Calls ``disc_fn_<function>`` of the runtime, which says what its operands and ``config`` mean.
+        """Calls ``disc_fn_<function>`` of the runtime, which documents its operands and ``config``.
 
-        ``results`` are extents and dtype of each result. A float in ``config`` travels as the bits of a double. The
-        function may be asked for ranges of its ``tasks``, each worker with ``scratch`` bytes of its own. With
-        ``in_place`` the first result is the first input with some elements changed, and may lie in its memory: the
-        function then sees equal pointers, and changes only those.
+        ``results`` are extents and dtype of each result. A float in ``config`` is passed as the bits of a double. The
+        function may be called for ranges of its ``tasks``; each worker has its own ``scratch`` bytes. With
+        ``in_place`` the first result is the first input with some elements changed, and may share its memory: then the
+        pointers are equal, and the function changes only those elements.
         """
         index = ir.IndexType.get()
 
@@ -627,7 +627,7 @@ class Builder(RegionBuilder):
         return Elem(op.result, source.dtype)
 
     def checked_index(self, index: Elem, extent: Extent, *, wrap: bool) -> Elem:
-        """In a body: ``index``, which lies in [0, extent), or else the call fails with an IndexError.
+        """In a body: ``index``, which must be in [0, extent), else the call fails with an IndexError.
 
         ``wrap`` lets negative indices count from the end.
         """

@@ -1,6 +1,6 @@
-"""Dims marked ``Dim.AUTO`` or ``Dim.DYNAMIC``, to which the user gives no lower bound.
+"""Dims marked ``Dim.AUTO`` or ``Dim.DYNAMIC``, without a lower bound of the user.
 
-``torch.export`` traces such dims as 2 or more. That is its own assumption: the compiled model accepts 0 and 1, too.
+``torch.export`` assumes that such dims are 2 or more. The compiled model also accepts 0 and 1.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .readable import readable, requirement
 _ASSUMED = 2
 """The least extent of a dynamic dim, as torch.export assumes."""
 _UNBOUNDED = 2**62
-"""From here on, torch.export's upper bounds stand for no bound."""
+"""Upper bounds of torch.export from this value on mean that there is no bound."""
 
 
 def is_hint(spec: Any) -> bool:
@@ -37,7 +37,7 @@ def are_given(dynamic_shapes: Any) -> bool:
 
 
 def spec_of(spec: Any, dim: int) -> Any:
-    """What the spec of a tensor says of one dim."""
+    """The entry for one dim in the spec of a tensor."""
     if isinstance(spec, Mapping):
         return spec.get(dim)
     return spec[dim] if isinstance(spec, (list, tuple)) and dim < len(spec) else None
@@ -89,9 +89,9 @@ def without_assumed_bounds(
 ) -> dict[sympy.Symbol, ValueRanges[sympy.Expr]]:
     """The ranges of a program's symbols without the lower bound of 2, of numbers 0, that torch.export adds.
 
-    ``required`` tells for which symbols the model's code asks for 2 or more, ``negative`` for which numbers it does
-    the same below 0 as above. A bound that the user gave stays: that of
-    a ``Dim`` among ``specs``, or of one that the program was exported with. A file does not tell which that was.
+    ``required`` returns the symbols for which the model's code needs 2 or more, ``negative`` the numbers for which it
+    does the same below 0 as above. A bound of the user remains: that of a ``Dim`` among ``specs``, or of one that the
+    program was exported with. A file does not store the latter.
     """
     ranges = dict(program.range_constraints)
     given = declared(program)
@@ -113,7 +113,7 @@ def without_assumed_bounds(
 
 
 def declared(program: ExportedProgram) -> set[sympy.Symbol]:
-    """The symbols whose ranges the user gave."""
+    """The symbols whose ranges the user declared."""
     env = environment(program)
     found: set[sympy.Symbol] = set()
     for tracked in (env.tracked_fakes or ()) if env is not None else ():
@@ -164,9 +164,9 @@ def ones(args: Any, names: Sequence[str], specs: Sequence[Any]) -> str:
 def check_narrowed(
     program: ExportedProgram, names: Sequence[str], specs: Sequence[Any], conditions: Sequence[str]
 ) -> None:
-    """Warns of a dim whose range is less than the user gave, which is any: the model's code narrows it.
+    """Warns about a dim without a declared range that the model's code narrows.
 
-    ``conditions`` are what the code took for granted, as they are to be told.
+    ``conditions`` are the texts of the conditions that the code assumes.
     """
     for leaf, dim, size, spec in dims(program, specs):
         if not is_hint(spec) or dim is None or not isinstance(size, torch.SymInt):

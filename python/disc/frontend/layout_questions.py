@@ -1,8 +1,8 @@
-"""What PyTorch asks of sizes to decide how tensors lie in memory is no condition on the model's inputs.
+"""Comparisons of sizes by which PyTorch chooses memory layouts must not become conditions on the model's inputs.
 
-While it traces, PyTorch notes whether each result is dense, chooses the memory format of convolutions, and whether a
-reshape can be a view: for symbolic sizes all these install guards, that a batch is not 1 for one. The compiled program
-has layouts of its own.
+While tracing, PyTorch checks whether each result is dense, chooses the memory format of convolutions, and checks
+whether a reshape can be a view. For symbolic sizes all of these install guards, for example that a batch is not 1. The
+compiled program has its own layouts.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _CHOOSING = {
     _aten.batch_norm,
     _aten._batch_norm_impl_index,
 }
-"""Operators that compare sizes only to learn whether a view will do, or which library: on GPUs batch norm asks whether
-the batch is at most 65535. What else they ask has a file of its own."""
+"""Operators that compare sizes only to choose a view or a library: on GPUs batch norm checks whether the batch is at
+most 65535. Their other comparisons are in other files."""
 _OF_STRIDES = ("Contiguity.h", "MemoryOverlap.cpp", "TensorUtils.cpp")
-"""Where C++ code asks whether a tensor's elements follow each other or overlap, and whether a reshape can be a view: to
-choose between ways to the same result."""
+"""Files of C++ code that check whether a tensor's elements are contiguous or overlap, and whether a reshape can be a
+view, to choose between ways to the same result."""
 _COMPARISONS = "SymInt.h"
 """Where C++ code compares sizes as if they were numbers."""
 
@@ -91,9 +91,9 @@ def _same(size: Any, other: Any) -> bool:
 
 
 def unguarded(*given: Any) -> Any:
-    """While it is active, what is asked of sizes is answered by the example, and installs no guards.
+    """While it is active, comparisons of sizes use the example, and install no guards.
 
-    ``given``: the tensors, or their sizes and strides; anything else in it counts for nothing.
+    ``given``: the tensors, or their sizes and strides; other objects in it are ignored.
     """
     shapes = (x.shape if isinstance(x, torch.Tensor) else x for x in given)
     sizes = (size for shape in shapes if isinstance(shape, (tuple, list)) for size in shape)
@@ -118,7 +118,7 @@ def _guard_bool(original: Callable[..., bool], self: SymNode, file: str, line: i
 
 
 def _of_views(original: Callable[..., bool], self: SymNode, file: str, line: int) -> bool:
-    """What C++ code asks of sizes: without guards where it decides whether a view will do, or which library."""
+    """Comparisons of sizes in C++ code: without guards if they only choose a view or a library."""
     env = self.shape_env
     if env is not None and _of_parts(self.expr):
         return isinstance(self.expr, sympy.Ne)
@@ -165,7 +165,7 @@ def _of_emptiness(condition: Any) -> bool:
 
 
 def _in_fake_kernel() -> bool:
-    """Whether an operator runs for the shape of its result alone: none of what it does is recorded."""
+    """Whether an operator runs only for the shape of its result, so that nothing is recorded."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code is not proxy_tensor.proxy_call.__code__:
         if frame.f_code is FakeTensorMode.dispatch.__code__:
@@ -178,8 +178,8 @@ def _in_fake_kernel() -> bool:
 def _of_layout(env: ShapeEnv, condition: Any) -> bool:
     """Whether a condition compares strides, or says that an extent is not 1.
 
-    Code that treats 1 in a way of its own saves work, broadcasts, or drops dims, as squeeze does. In the first two
-    cases the general way is right for 1, too. Operators that drop dims ask by other functions.
+    Code that treats 1 differently saves work, broadcasts, or drops dims, as squeeze does. In the first two cases the
+    general code is correct for 1, too. Operators that drop dims use other functions.
     """
     if _choosing():
         return True

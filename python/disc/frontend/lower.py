@@ -33,8 +33,8 @@ from .values import Extent, RuntimeNumber, Tensor, tensor_type
 if TYPE_CHECKING:
     from .updates import Program
 
-# Checks that torch.export leaves in the graph. What they say of extents is in the ranges of the symbols,
-# what they say of dtypes and devices is true of the compiled program by construction.
+# Checks that torch.export leaves in the graph. Those of extents are in the ranges of the symbols; those of dtypes and
+# devices are true for the compiled program by construction.
 IGNORED = (
     "torch.aten._assert_tensor_metadata",
     "torch.aten._assert_scalar",
@@ -59,7 +59,7 @@ _STRUCTURES: dict[str, tuple[str, type[RegionLowering]]] = {
 
 
 def op_name(op: ir.Operation) -> str:
-    """The torch op behind ``op``; ops that torch-mlir has no class for are ``torch.operator``."""
+    """The name of the torch op; ops that torch-mlir has no class for are ``torch.operator``."""
     if op.name == "torch.operator":
         return ir.StringAttr(op.attributes["name"]).value
     return op.name
@@ -103,7 +103,7 @@ class Lowering:
         self._states = states or {}
         self._parameter_values: dict[str, Tensor] = {}
         self.values: ChainMap[ir.Value, Any] = ChainMap()
-        """What the values of the torch dialect are; a map more in each region."""
+        """The lowered values of the torch dialect; each region adds a map."""
         self.procedures: dict[ir.Value, Procedure] = {}
         """By the markers that begin and end them."""
         self.renamed: dict[str, str] = {}
@@ -291,8 +291,8 @@ class Lowering:
                     self._lower_op(op, name)
 
     def _lower_region(self, ops: Sequence[ir.Operation], at: int, block: ir.Block) -> int:
-        """Lowers what begins at ``at``; gives the place behind it."""
-        # What an op without a rule would give is no operand of a region.
+        """Lowers the structure that begins at ``at``; returns the place after it."""
+        # The missing result of an op without a rule cannot be an operand of a region.
         self.check()
         what, kind = _STRUCTURES[op_name(ops[at])]
         try:
@@ -303,7 +303,7 @@ class Lowering:
 
     @contextmanager
     def inside_region(self) -> Iterator[None]:
-        """What is lowered in a region has no value outside."""
+        """Values that are lowered inside do not exist outside of the region."""
         self.values = self.values.new_child()
         try:
             yield
@@ -312,7 +312,7 @@ class Lowering:
 
     @contextmanager
     def inside_procedure(self, body: ir.Block, symbols: Mapping[str, str]) -> Iterator[None]:
-        """What is lowered in a procedure; ``symbols``: what those around it are called in it."""
+        """Lowers the body of a procedure inside; ``symbols``: the names of outer symbols in it."""
         known = self.values, self._parameter_values, self._main, self.renamed
         through = {name: symbols[here] for name, here in self.renamed.items() if here in symbols}
         self.values, self._parameter_values, self._main, self.renamed = ChainMap(), {}, body, {**through, **symbols}
@@ -324,7 +324,7 @@ class Lowering:
 
     @contextmanager
     def tried(self) -> Iterator[Callable[[], None]]:
-        """What is lowered inside is forgotten at its end, unless the function that this gives is called."""
+        """Discards the values that are lowered inside, unless the function that it yields is called."""
         tried: dict[ir.Value, Any] = {}
         kept = False
 
@@ -343,7 +343,7 @@ class Lowering:
                     keep_extents()
 
     def is_repeatable(self, op: ir.Operation) -> bool:
-        """Whether an op gives the same each time: it draws no random numbers."""
+        """Whether an op returns the same result each time: it draws no random numbers."""
         node = self._node(op)
         target = None if node is None else node.target
         return not (isinstance(target, OpOverload) and torch.Tag.nondeterministic_seeded in target.tags)
@@ -388,7 +388,7 @@ class Lowering:
         self.values[op.results[0]] = self._parameter_values[name]
 
     def lower_parameter_again(self, value: ir.Value) -> bool:
-        """Gives a value its own in a procedure, if it is a parameter."""
+        """Lowers a value again in a procedure, if it is a parameter; returns whether it is."""
         op = value.owner
         if isinstance(op, ir.Block) or op_name(op.operation) != PARAMETER_OP:
             return False
@@ -443,7 +443,7 @@ class Lowering:
         self._apply_rule(op, name, operands)
 
     def value(self, value: ir.Value) -> Any:
-        """What a value of the torch dialect is, here."""
+        """The lowered value for a value of the torch dialect, here."""
         if value not in self.values:
             self._lower_number(value)
         return self.values[value]
@@ -473,7 +473,7 @@ class Lowering:
             self.values[op.result] = marked.extent
 
     def define_step(self, begin: ir.Operation, index: ir.Value) -> None:
-        """Gives the number of a loop's step its value."""
+        """Sets the value of the number of a loop's step."""
         for use in begin.result.uses:
             value = self.fake(use.owner.operation)
             if isinstance(value, torch.SymInt):
@@ -582,7 +582,7 @@ class Lowering:
         return results
 
     def _scalars(self, op: ir.Operation, operands: list[Any]) -> list[Any] | None:
-        """The operands with extents that are Scalar arguments as numbers of Python's kind; None if there is none."""
+        """The operands, with extents for Scalar arguments as Python numbers; None if there are no such extents."""
         node = self._node(op)
         schema = getattr(node.target, "_schema", None) if node is not None else None
         kinds = [str(a.type) for a in schema.arguments] if schema is not None else []
@@ -602,12 +602,12 @@ class Lowering:
     op_name = staticmethod(op_name)
 
     def fake(self, op: ir.Operation) -> Any:
-        """What torch.export says of the result."""
+        """torch.export's value for the result."""
         node = self._node(op)
         return node.meta.get("val") if node is not None else None
 
     def operands_of(self, op: ir.Operation) -> list[Any]:
-        """What torch.export says of the operands, those in lists too."""
+        """torch.export's values for the operands, including those in lists."""
         node = self._node(op)
         args = node.args if node is not None else ()
         return [pytree.tree_map(lambda arg: arg.meta.get("val") if isinstance(arg, Node) else arg, a) for a in args]

@@ -1,7 +1,7 @@
 """Functions that call themselves, between the markers of ``markers.py``, as procedures and ``disc_tensor.invoke``.
 
-A procedure sees nothing of what is around it. What its body uses of that is passed on from call to call: tensors as
-arguments, symbols as symbols of the procedure's own. Parameters have a value everywhere.
+A procedure cannot use values of the code around it. Those that its body needs are passed on from call to call: tensors
+as arguments, symbols as symbols of the procedure. Parameters exist everywhere.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class Procedure:
 
 
 class ProcedureLowering(RegionLowering):
-    """Lowers the procedure that begins at ``ops[start]``, to a function of its own."""
+    """Lowers the procedure that begins at ``ops[start]`` to a separate function."""
 
     def run(self, block: ir.Block) -> int:
-        """Lowers it; gives the place behind it."""
+        """Lowers it; returns the place after it."""
         at_end = end_of(self._name, self._ops, self._start)
         inside, end = self._ops[self._start + 1 : at_end], self._ops[at_end]
         known = self._lowering.procedures
@@ -79,7 +79,7 @@ class ProcedureLowering(RegionLowering):
     # -- what it uses of what is around it -------------------------------------------------------
 
     def _captures(self, procedure: Procedure, ops: Sequence[ir.Operation]) -> _Captured:
-        """What it uses; gives the procedure's symbols their names."""
+        """The outer values that it uses; also names the procedure's symbols."""
         values, renamed = self._lowering.values, self._lowering.renamed
         # Parameters stand where they are first used.
         own = {result for op in ops if self._name(op) != PARAMETER_OP for result in op.results} | {self._begin.result}
@@ -141,7 +141,7 @@ class ProcedureLowering(RegionLowering):
     def _bind(
         self, procedure: Procedure, body: ir.Block, symbols: list[str], captured: _Captured
     ) -> list[ir.Attribute]:
-        """Gives what the body uses its values, and the arguments' extents; adds to the procedure's symbols."""
+        """Sets the values of outer tensors and numbers in the body; returns the arguments' extents; adds symbols."""
         values = self._lowering.values
         found: list[ir.Attribute] = []
 
@@ -181,7 +181,7 @@ class ProcedureLowering(RegionLowering):
                 values[value] = argument(dims, known.dtype)
         return found
 
-    # -- what it gives ---------------------------------------------------------------------------
+    # -- results ---------------------------------------------------------------------------------
 
     def _static_results(self, end: ir.Operation) -> list[tuple[list[int | None], torch.dtype]]:
         """The results' extents, as far as they are static, and dtypes."""
@@ -212,11 +212,11 @@ class ProcedureLowering(RegionLowering):
 
 @dataclass
 class _Captured:
-    """What a procedure uses of what is around it; extents as expressions."""
+    """The outer values that a procedure uses; extents as expressions."""
 
     tensors: dict[ir.Value, tuple[Tensor, list[Expression]]] = field(default_factory=dict)
     numbers: dict[ir.Value, tuple[bool, Expression]] = field(default_factory=dict)
-    """Whether it is a marker's tensor that stands for the number, and the number."""
+    """Whether the number is in a marker's tensor, and the number."""
     symbols: dict[sympy.Symbol, Expression] = field(default_factory=dict)
     """Torch's."""
 
@@ -225,7 +225,7 @@ class CallLowering(ProcedureLowering):
     """Lowers the call ``ops[start]`` of a procedure."""
 
     def run(self, block: ir.Block) -> int:
-        """Lowers it; gives the place behind it."""
+        """Lowers it; returns the place after it."""
         op = self._begin
         self._lowering.check()
         procedure = self._lowering.procedures[op.operands[0]]

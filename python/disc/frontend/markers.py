@@ -1,14 +1,14 @@
 """Markers: the structure of control flow in a flat graph of ``torch.export``.
 
-The order of a graph's nodes is the structure: what stands between the markers that begin and end a branch or a loop
-belongs to it. They nest. What was computed before is simply used inside; what is computed inside is used outside only
-through the results. (Arithmetic of ints alone may stand in a region that asked for it first, and be used behind it.)
+The order of a graph's nodes is the structure: the nodes between the markers that begin and end a branch or a loop
+belong to it. They nest. Nodes inside use earlier values directly; values computed inside are used outside only through
+the results. (Only arithmetic of ints may be in the region that needed it first, and be used after it.)
 
 A branch on a 0-d bool tensor::
 
     begin = branch_begin(pred)
     branch_fact(begin, kind, n)        # here n >= 0, n == 0 or n != 0 (kind 0, 1 or 2): the condition says so
-    x = branch_enter(begin, x)         # what the then side changes in place: its own copy
+    x = branch_enter(begin, x)         # a tensor that the then side changes: its copy
     else_ = branch_else(begin, values, entered, numbers)
     x = branch_enter(else_, x)
     end = branch_end(else_, values, entered, numbers)
@@ -16,7 +16,7 @@ A branch on a 0-d bool tensor::
     m = branch_number(end, number).item()
     r = branch_result(end, like, size, number)
 
-``values`` and ``numbers`` are what a side gives; ``entered`` stands there to be kept.
+``values`` and ``numbers`` are the results of a side; ``entered`` is an operand so that it is kept.
 
 A loop that runs while the number of its steps is below ``count`` (if that is not negative) and ``pred`` is true (if
 there is one)::
@@ -31,8 +31,8 @@ there is one)::
     last = loop_last(end, like, size, number)
     stack = loop_stack(end, row, count, number)
 
-A function that calls itself, and the calls: its own, which name the marker that begins it, and those from outside,
-which name the one that ends it::
+A function that calls itself, with its calls: those inside name the marker that begins it, those outside the marker that
+ends it::
 
     begin = procedure_begin()
     n = procedure_number(begin, number).item()        # an int, or an extent of an argument
@@ -43,7 +43,7 @@ which name the one that ends it::
     end = procedure_end(begin, values, sizes, open)
 
 ``arguments`` are in the order of the slots; ``sizes`` are all extents of all ``values``, of which those at ``open`` are
-no expressions over the function's numbers and what is around it.
+not expressions over the function's numbers and outer values.
 
 All functions are without side effects, and run only when they are compiled.
 """
@@ -149,7 +149,8 @@ loop_begin = _marker("loop_begin(SymInt count, Tensor? pred) -> Tensor", _begin)
 loop_carried = _marker("loop_carried(Tensor index, Tensor first, SymInt[] size, int slot) -> Tensor", _sized)
 loop_number = _marker("loop_number(Tensor index, SymInt first, int number) -> Tensor", _number)
 loop_end = _marker(
-    # What is changed in place stands among the carried as it is at the end; they are here to be kept.
+    # Tensors that are changed in place are in `carried` with their final values; they are operands so that they are
+    # kept.
     "loop_end(Tensor index, int[] slots, Tensor[] carried, Tensor[] next, Tensor[] rows, Tensor? pred,"
     " SymInt[] numbers) -> Tensor",
     _leave,
@@ -171,7 +172,7 @@ procedure_result = _marker(
     "procedure_result(Tensor call, ScalarType dtype, SymInt[] size, int result) -> Tensor", _made
 )
 
-# A region may hold conditions to be checked, though nobody needs what it computes; a number may matter but at the end.
+# A region may contain conditions to be checked even if its results are unused; a number may be used only at the end.
 for _structure in (branch_begin, branch_fact, branch_else, branch_end, loop_begin, loop_number, loop_end,
                    procedure_begin, procedure_number, procedure_argument, procedure_end, procedure_call):  # fmt: skip
     has_side_effect(_structure)

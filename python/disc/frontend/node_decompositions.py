@@ -1,10 +1,10 @@
 """Decomposes single nodes of an exported program, without tracing the program again.
 
-``run_decompositions`` traces all nodes for the sake of a few, which takes as long as the export. Most programs need
-one of two local changes only:
+``run_decompositions`` traces all nodes to change a few, which takes as long as the export. Most programs need only one
+of two local changes:
 
-- An operation without a rule is replaced by its decomposition, which is traced for this node alone.
-- An in-place operation becomes its functional form; views of what it changes are made again::
+- An operation without a rule is replaced by its decomposition, which is traced only for this node.
+- An in-place operation becomes its functional form; views of the tensor that it changes are created again::
 
       x = relu(y)                     x = relu(y)
       v = x[1:]                       v = x[1:]
@@ -51,9 +51,9 @@ _BEGINS = (markers.branch_begin, markers.loop_begin, markers.procedure_begin)
 _SIDES = (markers.branch_else,)
 _ENDS = (markers.branch_end, markers.loop_end, markers.procedure_end)
 _ORIGIN = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "custom")
-"""What the metadata of a node says about the model's code."""
+"""The metadata of a node about the model's code."""
 _ALIASES = (torch.ops.aten._unsafe_view.default,)
-"""Views whose schema does not say so."""
+"""Views that their schema does not declare as such."""
 _NEW = frozenset(
     "linear matmul layer_norm rms_norm group_norm batch_norm softmax log_softmax conv1d conv2d conv3d conv_transpose1d"
     " conv_transpose2d conv_transpose3d scaled_dot_product_attention".split()
@@ -150,7 +150,7 @@ def _make_functional(graph: Graph) -> dict[Node, Node]:
     order = {node: place for place, node in enumerate(graph.nodes)}
     regions = _regions(graph) if mutable else {}
     changed: dict[Node, Node] = {}
-    """The inputs that the values of their storage stand for."""
+    """The inputs, by the values that share their storage."""
     last: dict[Node, Node] = {}
     made: set[Node] = set()
     for node in mutable:
@@ -190,12 +190,12 @@ def _make_functional(graph: Graph) -> dict[Node, Node]:
 
 
 def _copies_itself(node: Node) -> bool:
-    """What is left of ``self.total += x``, which also assigns the changed tensor to the attribute."""
+    """The rest of ``self.total += x``, which also assigns the changed tensor to the attribute."""
     return node.target is torch.ops.aten.copy_.default and node.args[0] is node.args[1]
 
 
 def _views(node: Node, made: set[Node]) -> list[Node]:
-    """The views between a tensor of its own storage and what a node changes, that tensor's first."""
+    """The views between the tensor that owns the storage and the one that a node changes, in that order."""
     changed = [a for a in node.target._schema.arguments if a.alias_info is not None and a.alias_info.is_write]  # type: ignore[union-attr]
     schema = node.target._schema  # type: ignore[union-attr]
     operand = node.args[0] if node.args else None
@@ -234,7 +234,7 @@ def _is_past(alias: Node, node: Node, order: Mapping[Node, int]) -> bool:
 def _use_new(
     old: Node, new: Node, node: Node, again: dict[Node, Node], order: dict[Node, int], regions: dict[Node, int]
 ) -> None:
-    """Has what comes behind ``node`` use ``new``, and views that were made before it be made again."""
+    """Makes the nodes after ``node`` use ``new``, and creates views from before it again."""
     for user in list(old.users):
         if user is node or user in again.values():
             continue
@@ -379,7 +379,7 @@ def _regions(graph: Graph, around: dict[Node, tuple[int, ...]] | None = None) ->
 
 
 def _check_regions(graph: Graph) -> None:
-    """Declines if a region computes what is used behind it: sizes, which export does not compute again there."""
+    """Declines if a region computes sizes that are used after it: export does not compute them again there."""
     around: dict[Node, tuple[int, ...]] = {}
     _regions(graph, around)
     for node in graph.nodes:
@@ -426,8 +426,8 @@ def _holding(graph: Graph) -> dict[Node, list[Any]]:
 
 @contextmanager
 def _assumed(holding: Sequence[Any], node: Node) -> Iterator[None]:
-    """While it is active, conditions hold: what the decomposition of ``node`` asks of them is no condition of the whole
-    program."""
+    """While it is active, conditions are assumed: if the decomposition of ``node`` needs them, they do not become
+    conditions of the whole program."""
     mode = _mode_of(node)
     if not holding or mode is None or mode.shape_env is None:
         yield
@@ -490,10 +490,10 @@ def _trace(call: Callable[..., Any], values: Sequence[Any], mode: FakeTensorMode
 
 
 def _agree(results: Any, values: Any) -> bool:
-    """Whether what a decomposition returns has the sizes and dtypes that its operation has where the export calls it.
+    """Whether the results of a decomposition have the sizes and dtypes of the operation in the export.
 
-    They differ where the operation's own shape function overlooks something, as that of ``unfold_backward`` does for
-    a gradient that is to be broadcast; what follows in the program then has other sizes too.
+    They differ if the operation's own shape function is wrong, as that of ``unfold_backward`` for a gradient that must
+    be broadcast; then the following nodes of the program have other sizes too.
     """
     if isinstance(results, Node):
         value = results.meta.get("val")
@@ -511,7 +511,7 @@ def _inline(node: Node, operands: Sequence[Node], body: Graph) -> None:
     inner = [n for n in body.nodes if n.op not in ("placeholder", "output")]
     if not all(n.op == "call_function" and _is_kept(n) and not n.meta.get("unbacked_bindings") for n in inner):
         raise _Declined
-    # A size that data decides has a new symbol in each trace, which nothing else in the program knows.
+    # A data-dependent size has a new symbol in each trace, which nothing else in the program uses.
     known_symbols = free_symbols([x.meta.get("val") for x in (node, *operands)])
     if any(_needs_tracing(n.target) or not free_symbols(n.meta.get("val")) <= known_symbols for n in inner):
         raise _Declined

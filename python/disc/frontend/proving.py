@@ -48,7 +48,7 @@ class _Prover:
         self.places: dict[str, str] = {}
 
     def declare(self, env: ShapeEnv, symbol: Any, source: Any, dynamic: Any, constraint: Any) -> None:
-        """Notes the range that the user gave a symbol: that of ``env`` takes 0 and 1 for impossible."""
+        """Notes the range that the user declared for a symbol: that of ``env`` excludes 0 and 1."""
         if not isinstance(symbol, sympy.Symbol):
             return
         name = source.name
@@ -66,7 +66,7 @@ class _Prover:
                 self._ranges[id(env), symbol] = range(int(low), int(high) + 1)
 
     def least(self, env: ShapeEnv, symbol: sympy.Symbol) -> int | None:
-        """The least extent that the user gave a symbol."""
+        """The least extent that the user declared for a symbol."""
         return self._given.get((id(env), symbol))
 
     def is_hinted(self, env: ShapeEnv, symbol: sympy.Symbol) -> bool:
@@ -156,7 +156,7 @@ _active: list[_Prover] = []
 
 
 def declared_ranges(env: ShapeEnv, symbols: Iterable[sympy.Symbol]) -> dict[sympy.Symbol, ValueRanges[sympy.Expr]]:
-    """The ranges that the user gave symbols, of those that torch.export takes for smaller: without 0 and 1."""
+    """The ranges that the user declared, for symbols from whose ranges torch.export excludes 0 and 1."""
     found = {}
     for prover in _active[-1:]:
         for symbol in symbols:
@@ -174,7 +174,7 @@ def may_be_empty(env: ShapeEnv, symbol: sympy.Symbol) -> bool:
 def is_positive(count: Any) -> bool:
     """Whether a number is at least 1 for all extents, also for those of 0 and 1.
 
-    A comparison would not tell: to torch.export its extents are 2 or more, and it becomes True as it is made.
+    A comparison does not show it: torch.export assumes that extents are 2 or more, and simplifies it to True.
     """
     if isinstance(count, int):
         return count > 0
@@ -213,7 +213,7 @@ def proved_by_trying() -> Iterator[None]:
         return result
 
     def refine_ranges(original: Any, self: ShapeEnv, expr: Any) -> None:
-        # What a size that depends on data is compared with may be 0 and 1 if the user says so.
+        # Sizes that a data-dependent size is compared with may be 0 and 1 if the user declared that.
         wider = declared_ranges(self, expr.free_symbols) if free_unbacked_symbols(expr) else {}
         before = {symbol: self.var_to_range[symbol] for symbol in wider}
         self.var_to_range.update(wider)

@@ -265,7 +265,7 @@ class OnnxLowering(Lowering):
 
     @contextmanager
     def inside_region(self) -> Iterator[None]:
-        """What is lowered in a region has no value outside."""
+        """Values that are lowered inside do not exist outside of the region."""
         known = self._materialised
         self._materialised = dict(known)
         with super().inside_region():
@@ -274,7 +274,7 @@ class OnnxLowering(Lowering):
 
     @contextmanager
     def tried(self) -> Iterator[Callable[[], None]]:
-        """What is lowered inside is forgotten at its end, unless the function that this gives is called."""
+        """Discards the values that are lowered inside, unless the function that it yields is called."""
         known = self._materialised
         self._materialised = dict(known)
         with super().tried() as keep:

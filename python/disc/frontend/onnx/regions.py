@@ -1,6 +1,6 @@
-"""ONNX's If, Loop and Scan, where data decides, as branches and loops of the host flow.
+"""ONNX's If, Loop and Scan as branches and loops of the host flow, if they depend on data.
 
-The shapes of what a body gives are not written in the model: a body is lowered once to learn them, and dropped again.
+The model does not contain the shapes of a body's results: a body is lowered once to find them, and discarded.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ _TRUE = Known.of(np.array(True), torch.bool)
 
 
 class Given(NamedTuple):
-    """What a body gives, where it is lowered to learn that."""
+    """The results of a body that is lowered to find their shapes."""
 
     values: list[Any]
     tensors: list[Tensor]
     extents: list[list[Expression | None]]
-    """Each extent as an expression over symbols that are known outside; None if there is none."""
+    """Each extent as an expression over outer symbols; None if that is impossible."""
 
 
 class _Step(NamedTuple):
-    """What a step gives; ``pred`` is a :class:`Known` where it needs no computing."""
+    """The results of a step; ``pred`` is a :class:`Known` if it is known already."""
 
     carried: Sequence[Any]
     rows: Sequence[Any]
@@ -61,7 +61,7 @@ class OnnxRegionLowering:
         self._b = lowering.onnx
 
     def run(self, name: str, attributes: dict[str, Any]) -> list[Any]:
-        """Gives the results."""
+        """Lowers it and returns the results."""
         kinds: dict[str, Callable[[dict[str, Any]], list[Any]]] = {
             "onnx.If": self._if,
             "onnx.Loop": self._loop,
@@ -75,7 +75,7 @@ class OnnxRegionLowering:
     # -- bodies ----------------------------------------------------------------------------------
 
     def _lower(self, region: int, arguments: Sequence[Any] = ()) -> list[Any]:
-        """Lowers a graph here; gives its outputs."""
+        """Lowers a graph here; returns its outputs."""
         block = self._op.regions[region].blocks[0]
         self._lowering.values.update(zip(block.arguments, arguments, strict=True))
         *ops, end = [view.operation for view in block.operations]
@@ -107,7 +107,7 @@ class OnnxRegionLowering:
         hidden = (self._b.valued - outside) | set(index)
         extents = []
         for x, value in zip(tensors, outputs, strict=True):
-            # What the model says of it, which is then required.
+            # The shape that the model declares, which becomes a requirement.
             declared = result_info(value.type).shape if len(result_info(value.type).shape) == x.rank else x.dims
             extents.append(
                 [
@@ -118,7 +118,7 @@ class OnnxRegionLowering:
         return Given(list(values), tensors, extents)
 
     def _visible(self, extent: Extent, hidden: set[str]) -> Expression | None:
-        """An extent as an expression without the symbols that are ``hidden``; None if there is none."""
+        """An extent as an expression without the symbols in ``hidden``; None if that is impossible."""
         try:
             expression = self._b.as_symbolic(extent)
         except NotLowerable:
@@ -154,9 +154,9 @@ class OnnxRegionLowering:
         specialised: Callable[[Sequence[Given]], bool],
         unit: Expression | None = None,
     ) -> list[Any]:
-        """What one of two builds gives, which are called what ``outputs`` says.
+        """The results of one of two builds, whose names are in ``outputs``.
 
-        Where these differ in rank, ``specialised`` says which one it is. ``unit``: the extent that is 1 in the first.
+        If they differ in rank, ``specialised`` selects the build. ``unit``: the extent that is 1 in the first.
         """
         outside = set(self._b.valued)
         sides = []
@@ -337,7 +337,7 @@ class OnnxRegionLowering:
         body: _Body,
         outside: set[str],
     ) -> tuple[Given, set[tuple[int, int]], Any]:
-        """What a step gives, the extents of it that are others than before the step, and its condition."""
+        """The results of a step, those extents that the step changes, and its condition."""
         types = [tensor_type(dims, x.dtype) for dims, x in zip(shapes, first, strict=True)]
         with self._learning(types) as block, self._b.in_loop(count) as (name, index):
             now = [
