@@ -89,8 +89,8 @@ def without_assumed_bounds(
 ) -> dict[sympy.Symbol, ValueRanges[sympy.Expr]]:
     """The ranges of a program's symbols without the lower bound of 2, of numbers 0, that torch.export adds.
 
-    ``required`` returns the symbols for which the model's code needs 2 or more, ``negative`` the numbers for which it
-    does the same below 0 as above. A bound of the user remains: that of a ``Dim`` among ``specs``, or of one that the
+    ``required(symbol)``: whether the model's code needs 2 or more; ``negative(symbol)``: whether it does the same for
+    negative numbers. A bound of the user remains: that of a ``Dim`` among ``specs``, or of one that the
     program was exported with. A file does not store the latter.
     """
     ranges = dict(program.range_constraints)

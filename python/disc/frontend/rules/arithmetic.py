@@ -110,7 +110,7 @@ def ldexp(b: Builder, x: Tensor, exponent: Input) -> Tensor:
 
 @lowers("torch.aten.frac")
 def frac(b: Builder, x: Tensor) -> Tensor:
-    """What follows the point."""
+    """The fractional part."""
     return b.elementwise(b.out.dtype, [x], lambda x: x - scalar.trunc(x))
 
 
@@ -206,7 +206,7 @@ def _common_divisor(x: Elem, y: Elem) -> Elem:
     "Computational problems associated with Racah algebra", Journal of Computational Physics 1, 1967.)
     """
     x, y = scalar.absolute(x), scalar.absolute(y)
-    # What is left of one is 0 if the other one is: a shift by all bits is undefined.
+    # The result is the other number if one is 0: a shift by all bits is undefined.
     nothing = (x | y).eq(0)
     twos = scalar.select(nothing, x.like(0), _trailing_zeros(x | y))
 

@@ -58,7 +58,7 @@ def flash_attention_for_cpu(
     mask: Tensor | None = None,
     scale: float | None = None,
 ) -> tuple[Tensor, None]:
-    """What scaled_dot_product_attention is without gradients; the sums that a backward pass needs are not given."""
+    """scaled_dot_product_attention without gradients; the sums for a backward pass are not computed."""
     # It takes grouped queries without being told so.
     return scaled_dot_product_attention(b, q, k, v, mask, dropout_p, is_causal, scale, enable_gqa=True), None
 

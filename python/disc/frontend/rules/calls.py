@@ -1,4 +1,4 @@
-"""What the rules share that call functions of the runtime (lib/Runtime/Functions)."""
+"""Helpers of the rules that call functions of the runtime (lib/Runtime/Functions)."""
 
 from __future__ import annotations
 

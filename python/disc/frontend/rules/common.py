@@ -22,7 +22,7 @@ def number(x: Any) -> Any:
 
 
 def signed_number(b: Builder, x: Any, given: Any) -> Any:
-    """An extent that may be negative, as torch.export has it in ``given``, as a number of the body; or ``x``."""
+    """An extent that may be negative, according to torch.export's ``given``, as a number of the body; or ``x``."""
     if isinstance(x, ir.Value) and isinstance(given, torch.SymInt) and not b.is_natural(given.node.expr):
         return number(x)
     return x
@@ -68,7 +68,7 @@ def within(index: Elem, extent: Extent) -> Elem:
 
 
 def require_pixels(b: Builder, extents: Sequence[Extent], what: str) -> None:
-    """Requires extents that an operation needs at least one element along: those of images, as PyTorch has it."""
+    """Requires at least one element along these dims, those of images, as PyTorch does."""
     for extent in extents:
         b.require_at_most(1, extent, f"{b.op_name.removeprefix('torch.')}: {what} has a spatial size of 0")
 

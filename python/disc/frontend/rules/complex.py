@@ -447,7 +447,7 @@ def resolve(b: Builder, x: Tensor) -> Tensor:
 
 @lowers("torch.aten._conj", "torch.aten.conj", "torch.aten._conj_physical", "torch.aten.conj_physical")
 def conj_of_real(b: Builder, x: Tensor) -> Tensor:
-    """A real number is its own conjugate."""
+    """The conjugate of a real number: the number itself."""
     return x
 
 

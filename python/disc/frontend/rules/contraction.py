@@ -13,7 +13,7 @@ from .elementwise import convert
 
 @lowers("torch.aten.linear")
 def linear(b: Builder, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x @ weight.T + bias: the weight is read as it lies, (n, k)."""
+    """x @ weight.T + bias: the weight is read in its stored order, (n, k)."""
     if weight.rank == 1:
         product = matmul_product(b, x, weight)
     else:

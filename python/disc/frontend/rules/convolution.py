@@ -108,7 +108,7 @@ def convolution_backward(
         if transposed:
             to_input = _plain(b, grad, weight, None, strides, paddings, dilations, groups)
         else:
-            # A stride may leave elements behind the last window.
+            # A stride may leave elements after the last window.
             left = [s - 1 for s in strides]
             to_input = _transposed(b, grad, weight, None, strides, paddings, left, groups, dilations)
         to_input = _cut(b, to_input, x.dims)
@@ -134,7 +134,7 @@ def channels_first(b: Builder, x: Tensor) -> Tensor:
 
 
 def per_dim(values: int | Sequence[int], count: int) -> list[int]:
-    """An argument that gives one number for all dims or one for each."""
+    """An argument with one number for all dims or one for each."""
     values = [values] if isinstance(values, int) else list(values)
     if not all(isinstance(v, int) for v in values):
         raise NotLowerable("strides, padding and dilations must be static")
@@ -180,7 +180,7 @@ def padded_convolution(
     dilations: Sequence[int],
     groups: int,
 ) -> Tensor:
-    """A plain convolution with padding of its own at each end of each dim."""
+    """A plain convolution with separate padding at each end of each dim."""
     filters = b.floordiv(weight.dims[0], groups)
     grouped = b.reshape(weight, [groups, filters, *weight.dims[1:]])
     grouped = b.permute(grouped, [0, 1, *range(3, grouped.rank), 2])
@@ -259,7 +259,7 @@ def _batched(b: Builder, x: Tensor, spatial: int) -> Tensor:
 
 
 def _finished(b: Builder, x: Tensor, y: Tensor, bias: Tensor | None) -> Tensor:
-    """The result y, channels last, as torch has it."""
+    """The result y, which has channels last, in torch's layout."""
     if bias is not None:
         y = b.elementwise(x.dtype, [y, bias], lambda y, c: y + c)
     y = channels_first(b, convert(b, y, x.dtype))
@@ -335,9 +335,9 @@ def _phased(
     start: Sequence[Extent],
     end: Sequence[Extent],
 ) -> Tensor:
-    """A transposed convolution as a plain one that gives all results between two elements of the input at once.
+    """A transposed convolution as a plain one that computes all results between two elements of the input at once.
 
-    Result ``o`` of a dim lies at ``q = o + start = a * stride + r`` of the whole one, and is the sum over ``j`` of
+    Result ``o`` of a dim is at ``q = o + start = a * stride + r`` in the whole result, and is the sum over ``j`` of
     ``x[a - j] * w[r + stride * j]``: for each phase ``r`` a convolution by every ``stride``-th tap. The phases are
     filters of one convolution, and its results are put in order afterwards.
 

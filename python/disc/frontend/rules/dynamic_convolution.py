@@ -17,7 +17,7 @@ from .elementwise import convert
 
 
 def extents_per_dim(values: Extent | Sequence[Extent], count: int) -> list[Extent]:
-    """An argument that gives one number for all dimensions or one for each."""
+    """An argument with one number for all dimensions or one for each."""
     found = [values] if isinstance(values, (int, ir.Value)) else list(values)
     if not all(isinstance(v, (int, ir.Value)) for v in found):
         raise NotLowerable("strides, padding and dilations must be integers that follow from sizes")

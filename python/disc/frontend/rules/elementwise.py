@@ -243,7 +243,7 @@ def square(b: Builder, x: Tensor) -> Tensor:
 
 @lowers("torch.aten.sign", "torch.aten.sgn")
 def sign(b: Builder, x: Tensor) -> Tensor:
-    """-1, 0 or 1; NaN gives 0 as in PyTorch."""
+    """-1, 0 or 1; 0 for NaN as in PyTorch."""
 
     def fn(x: Elem) -> Elem:
         if x.dtype == torch.bool:
@@ -373,7 +373,7 @@ def logit(b: Builder, x: Tensor, eps: float | None = None) -> Tensor:
 
 @lowers("torch.aten.clamp", "torch.aten.clip")
 def clamp(b: Builder, x: Tensor, low: Any = None, high: Any = None) -> Tensor:
-    """Bounds x by numbers or tensors; a missing bound is none."""
+    """Limits x to bounds, which are numbers or tensors; either may be missing."""
     inputs: list[Input] = [x]
     if low is not None:
         inputs.append(number(low))

@@ -15,7 +15,7 @@ from .contraction import matmul_product
 from .elementwise import convert
 
 _PIECES = 32
-"""Of more matrices than this, not each gets a kernel of its own."""
+"""With more matrices than this, they share one kernel."""
 
 
 @lowers("torch.transformers.grouped_mm_fallback", "torch.aten._grouped_mm")
@@ -42,7 +42,7 @@ def _by_pieces(b: Builder, x: Tensor, weight: Tensor, ends: Tensor, experts: int
         pieces.append(convert(b, matmul_product(b, b.slice(x, 0, offset, rows), matrix), b.out.dtype))
         offset, before = b.add(offset, rows), end
     b.require_equal(offset, x.dims[0], "grouped_mm: the last offset is not the number of rows")
-    # The sum of the counts is the number of rows, which what follows knows by its own name.
+    # The sum of the counts is the number of rows, which later operations know by its own symbol.
     return b.slice(b.concat(pieces, 0), 0, 0, x.dims[0])
 
 

@@ -125,7 +125,7 @@ def c2c(b: Builder, x: Tensor, dims: Sequence[int], normalization: int, forward:
 
 @lowers("torch.aten._fft_r2c")
 def r2c(b: Builder, x: Tensor, dims: Sequence[int], normalization: int, onesided: bool) -> Tensor:
-    """Real to complex; ``onesided`` gives half of the last dim's spectrum, the rest being its mirror image."""
+    """Real to complex; ``onesided`` returns half of the last dim's spectrum: the rest is its mirror image."""
     dims = [normalize_dim(d, x.rank) for d in dims]
     extents = [x.dims[d] for d in dims]
     scale = _scale(extents, normalization)

@@ -133,8 +133,8 @@ def _maxima(
 def _bags(
     b: Builder, indices: Tensor, offsets: Tensor, mode: int, kept: Tensor | None, include_last: bool
 ) -> tuple[Tensor | None, ...]:
-    """The bag of each index, the bags' sizes, and what stands for the maxima's rows, of which PyTorch's CPU kernel has
-    none but for maxima. What nothing uses is left out, as are the rows of maxima."""
+    """The bag of each index, the bags' sizes, and a placeholder for the rows of the maxima, which PyTorch's CPU kernel
+    only has for maxima. Unused results and the rows of maxima are not computed."""
     used, values = _used(b), b.node_value
     results: list[Tensor | None] = [None, None, None]
     if not used & {1, 2, 3} or not isinstance(values, (tuple, list)):
@@ -191,7 +191,7 @@ def embedding_bag_of_graph(
     include_last_offset: bool = False,
     padding: int = -1,
 ) -> tuple[Tensor | None, ...]:
-    """The operator behind embedding_bag; a negative ``padding`` skips no index."""
+    """The operator that implements embedding_bag; a negative ``padding`` skips no index."""
     kept = padding if padding >= 0 else None
     return embedding_bag(
         b, weight, indices, offsets, scale_grad_by_freq, mode, sparse, weights, include_last_offset, kept
@@ -304,7 +304,7 @@ def index_tensor(b: Builder, x: Tensor, indices: Sequence[Tensor | None]) -> Ten
 
 
 def _by_iotas(b: Builder, x: Tensor, slots: Sequence[Tensor | None], taken: Sequence[int]) -> Tensor | None:
-    """x[arange(B)[:, None], arange(S)]: a view, when every index counts along a dim of its own.
+    """x[arange(B)[:, None], arange(S)]: a view, when every index counts along a different dim.
 
     This is how model libraries write a padding mask as a function of (batch, position).
     """

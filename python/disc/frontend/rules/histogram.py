@@ -36,7 +36,7 @@ def _bounds(b: Builder, x: Tensor, low: Number | None, high: Number | None) -> t
 
 @lowers("torch.aten.histc")
 def histc(b: Builder, x: Tensor, bins: Extent = 100, low: Number = 0, high: Number = 0) -> Tensor:
-    """How many elements lie in each of ``bins`` bins between two bounds, by default those of the data."""
+    """The number of elements in each of ``bins`` bins between two bounds, by default the range of the data."""
     flat = b.reshape(x, [b.product(x.dims)])
     dtype = x.dtype if x.dtype.is_floating_point else torch.float64
     wide = convert(b, flat, dtype)

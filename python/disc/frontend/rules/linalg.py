@@ -156,7 +156,7 @@ def lu_factor(b: Builder, x: Tensor, pivot: bool = True) -> tuple[Tensor, Tensor
 def lu_unpack(
     b: Builder, factor: Tensor, pivots: Tensor, data: bool = True, exchanges: bool = True
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """P, L and U from what lu_factor gives."""
+    """P, L and U from the result of lu_factor."""
     _, m, _n = _sizes(factor)
     k, rank = pivots.dims[-1], factor.rank
     lower = upper = order = None
@@ -200,7 +200,7 @@ def _lu_solve(b: Builder, factor: Tensor, pivots: Tensor, rhs: Tensor, *, transp
 def lu_solve(
     b: Builder, factor: Tensor, pivots: Tensor, rhs: Tensor, left: bool = True, adjoint: bool = False
 ) -> Tensor:
-    """X with A X = B (or X A = B), from what lu_factor gives of A."""
+    """X with A X = B (or X A = B), from the result of lu_factor for A."""
     if left:
         return _lu_solve(b, factor, pivots, rhs, transposed=adjoint)
     return _transposed(b, _lu_solve(b, factor, pivots, _transposed(b, rhs), transposed=not adjoint))
@@ -247,7 +247,7 @@ def _inverse(b: Builder, x: Tensor, check: int) -> tuple[Tensor, Tensor]:
 
 @lowers("torch.aten.linalg_inv_ex")
 def inv_ex(b: Builder, x: Tensor, check: bool = False) -> tuple[Tensor, Tensor]:
-    """The inverse, and where there is none."""
+    """The inverse, and which matrices have none."""
     return _inverse(b, x, _INVERSE if check else _SILENT)
 
 
@@ -259,7 +259,7 @@ def inv(b: Builder, x: Tensor) -> Tensor:
 
 @lowers("torch.aten._linalg_check_errors")
 def check_errors(b: Builder, *_: Any) -> None:
-    """What PyTorch's decompositions check after the fact: the ops that check are kept whole here."""
+    """Nothing: PyTorch's decompositions check here, but DISC keeps the ops that check themselves."""
 
 
 def _over_diagonal(b: Builder, factor: Tensor, pivots: Tensor, neutral: Number, fn: Any) -> Tensor:
@@ -615,7 +615,7 @@ def pdist(b: Builder, x: Tensor, order: float = 2.0) -> Tensor:
     square = cdist(b, x, x, order)
     n = x.dims[0]
     pairs = b.floordiv(b.mul(n, b.sub(n, 1)), 2)
-    # Numbers of the elements above the diagonal in order: those below sort behind.
+    # Numbers of the elements above the diagonal in order: those below are sorted after them.
     size = b.mul(n, n)
 
     def key() -> Elem:

@@ -68,7 +68,7 @@ def _filled(
 
 
 def _mapped(b: Builder, x: Tensor, dims: Sequence[Extent], source: dict[int, Callable[[Elem], Elem]]) -> Tensor:
-    """The tensor whose element along each dim of ``source`` lies in x where the function says."""
+    """The tensor whose elements are read from x at the indices that the functions in ``source`` return, by dim."""
 
     def body() -> Elem:
         index: list[Any] = loops(x.rank)
@@ -83,7 +83,7 @@ _Place = Callable[[Elem, Elem], Elem]
 
 
 def _pad_by(b: Builder, x: Tensor, pads: Sequence[Extent], source: _Place) -> Tensor:
-    """x padded by elements of its own: ``source`` of an index and of the extent is where to find one."""
+    """x padded with its own elements: ``source`` maps an index and the extent to the index of the element."""
     dims, front = _padded_dims(b, x, pads)
     dims = b.as_exported(dims)
 

@@ -1,4 +1,4 @@
-"""Pooling. Channels lie last, as in convolutions: a small window is unrolled in the body of one map, read by index;
+"""Pooling. Channels are last, as in convolutions: a small window is unrolled in the body of one map, read by index;
 a large one, or one whose size depends on extents, is a reduction."""
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _I64 = torch.int64
 
 @dataclass(frozen=True)
 class Window:
-    """The windows along one spatial dim. ``at`` gives, for a result's index and an element's number in the window,
-    the position in the input and whether it lies inside the window and the input (None: always)."""
+    """The windows along one spatial dim. ``at`` returns, for a result's index and an element's number in the
+    window, the position in the input and whether it is inside the window and the input (None: always)."""
 
     size: Extent
     count: Extent
@@ -177,7 +177,7 @@ class Pool:
         return b.map(result, [folded], finished)
 
     def done(self, y: Tensor) -> Tensor:
-        """A folded result as torch has it."""
+        """A folded result in torch's layout."""
         y = channels_first(self.b, y)
         return y if self.x.rank == y.rank else self.b.reshape(y, y.dims[1:])
 

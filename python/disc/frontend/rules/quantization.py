@@ -73,7 +73,7 @@ def quantize_per_token(b: Builder, x: Tensor, scales: Tensor, zeros: Tensor, low
 
 
 _NARROW = ((-8, 7), (0, 15))
-"""What has 4 bits."""
+"""The ranges of integers of 4 bits."""
 
 
 def _reader(b: Builder, x: Tensor, low: Any, high: Any) -> Callable[[Elem], Elem]:
@@ -195,10 +195,10 @@ def _choose(b: Builder, x: Tensor, fn: Callable[[Elem, Elem], Elem], zero: Calla
 
 @lowers("torch.quantized_decomposed.choose_qparams")
 def choose_qparams(b: Builder, x: Tensor, low: int, high: int, eps: float, *_: Any) -> tuple[Tensor, Tensor]:
-    """The scale and the zero point by which ``low`` to ``high`` stand for the elements and 0."""
+    """The scale and the zero point by which ``low`` to ``high`` represent the elements and 0."""
 
     def scale(least: Elem, most: Elem) -> Elem:
-        # Each step is rounded to the input's type, as PyTorch has it.
+        # Each step is rounded to the input's type, as in PyTorch.
         span = (most.to(_F32) - least.to(_F32)).to(x.dtype)
         return scalar.maximum((span.to(_F32) / float(high - low)).to(x.dtype).to(_F32), eps)
 
@@ -213,7 +213,7 @@ def choose_qparams(b: Builder, x: Tensor, low: int, high: int, eps: float, *_: A
 def choose_qparams_symmetric(
     b: Builder, x: Tensor, low: int, high: int, eps: float, dtype: Any
 ) -> tuple[Tensor, Tensor]:
-    """The scale by which ``low`` to ``high`` stand for numbers as large as the elements, of both signs."""
+    """The scale by which ``low`` to ``high`` represent numbers as large as the elements, of both signs."""
 
     def scale(least: Elem, most: Elem) -> Elem:
         size = scalar.maximum(-least.to(_F32), most.to(_F32))
@@ -226,8 +226,8 @@ def choose_qparams_symmetric(
 
 @lowers("torch.quantized_decomposed.choose_qparams_per_token")
 def choose_per_token(b: Builder, x: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
-    """The scale of each row by which -127 to 127 stand for its elements, and 0."""
-    # PyTorch widens f16 alone; its meta kernel says f64.
+    """The scale of each row by which -127 to 127 represent its elements, and a zero point of 0."""
+    # PyTorch widens only f16; its meta kernel returns f64.
     dtype = _F32 if x.dtype == torch.float16 else x.dtype
     top = b.reduce([x], [x.rank - 1], x.dtype, 0, lambda acc, x: scalar.maximum(acc, scalar.absolute(x)), keepdim=True)
     wide = dtypes.opmath(dtype)
@@ -241,12 +241,12 @@ def choose_per_token(b: Builder, x: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
 
 @lowers("torch.quantized_decomposed.choose_qparams_per_token_asymmetric")
 def choose_per_token_asymmetric(b: Builder, x: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
-    """The scale and the zero point of each row by which -128 to 127 stand for its elements and 0."""
+    """The scale and the zero point of each row by which -128 to 127 represent its elements and 0."""
     least, most = (b.reduce([x], [x.rank - 1], x.dtype, 0, fn, keepdim=True) for fn in (scalar.minimum, scalar.maximum))
     dtype, wide = x.dtype, dtypes.opmath(x.dtype)
 
     def rounded(value: Elem) -> Elem:
-        # Each step is rounded to the input's type, as PyTorch has it.
+        # Each step is rounded to the input's type, as in PyTorch.
         return value.to(dtype).to(wide)
 
     def scale(least: Elem, most: Elem) -> Elem:
@@ -307,7 +307,7 @@ def quantize_affine(
     wide = dtypes.opmath(x.dtype)
 
     def fn(x: Elem, s: Elem, *z: Elem) -> Elem:
-        # Each step is rounded to the input's type, as PyTorch has it.
+        # Each step is rounded to the input's type, as in PyTorch.
         inverse = (1.0 / s.to(wide)).to(s.dtype).to(wide)
         value = scalar.unary("roundeven", (x.to(wide) * inverse).to(x.dtype).to(wide))
         value = value + z[0].to(wide) if z else value

@@ -25,7 +25,7 @@ from .sorting import search, sort_rows
 def draw(b: Builder, dims: Sequence[Extent], dtype: torch.dtype) -> Tensor:
     """Numbers distributed evenly: floats in [0, 1), integers over all of their values."""
     b.random_operations += 1
-    # What random operations draw differs by their number, and from step to step of a loop.
+    # Random operations draw different numbers, also in each step of a loop.
     return b.call(
         "random",
         [],

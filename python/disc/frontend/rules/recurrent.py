@@ -25,7 +25,7 @@ Activation = Callable[[Elem], Elem]
 
 
 class Weights:
-    """What one direction of one layer computes with; biases may be None."""
+    """The weights of one direction of one layer; biases may be None."""
 
     def __init__(self, params: Sequence[Tensor], biases: bool, gates: int) -> None:
         params = list(params)

@@ -92,7 +92,7 @@ def centred_moments(b: Builder, x: Tensor, reduced: list[int]) -> tuple[Tensor, 
 
 
 def _corrected_moments(b: Builder, x: Tensor, reduced: list[int]) -> tuple[Tensor, Tensor]:
-    """What :func:`centred_moments` gives, to more digits; norms do without, as PyTorch's do, and are faster.
+    """The results of :func:`centred_moments` to more digits. Norms do not use it, like PyTorch's, and are faster.
 
     The rounded mean of large numbers is far from the true one, in terms of their spread. The second pass sums the
     differences as well: their mean corrects the mean, and its square what the sum of the squares has too much.
@@ -261,7 +261,7 @@ def logsumexp(b: Builder, x: Tensor, dims: Any, keepdim: bool = False) -> Tensor
 def _register_logic(name: str, of_all: str, neutral: bool, fn: Callable[[Elem, Elem], Elem]) -> None:
     @lowers(f"torch.aten.{name}", f"torch.aten.{of_all}")
     def rule(b: Builder, x: Tensor, dims: Any = None, keepdim: bool = False) -> Tensor:
-        # Unlike for sums, no dims are none of them, and not all.
+        # Unlike for sums, an empty list of dims means no dim, not all.
         empty = dims == [] and b.op_name.endswith(".dims")
         folded = b.reduce(
             [x],

@@ -16,7 +16,7 @@ from ..values import Extent, Tensor
 from .common import loops, read_if, require_channels, require_pixels, within
 from .elementwise import convert
 
-# Where an output index lies in the input: (index, how far towards the next), or a list of (index, weight).
+# The place of an output index in the input: (index, distance towards the next), or a list of (index, weight).
 Taps = list[tuple[Elem, Elem]]
 
 
@@ -122,14 +122,14 @@ for _count in (1, 2, 3):
 
 
 def _compute(x: Tensor) -> torch.dtype:
-    """What weights are computed in."""
+    """The dtype in which weights are computed."""
     if not dtypes.is_float(x.dtype):
         raise NotLowerable("interpolation between integers, which PyTorch does by rounded weights: convert to float")
     return dtypes.opmath(x.dtype)
 
 
 def _source(x: Tensor, d: int, i: Elem, out: Extent, scale: float | None, corners: bool) -> Elem:
-    """Where output index ``i`` of inner dim ``d`` lies in the input."""
+    """The place of output index ``i`` of inner dim ``d`` in the input."""
     compute = _compute(x)
     place = i.to(compute)
     if corners:
@@ -148,7 +148,7 @@ def _linear(b: Builder, x: Tensor, sizes: Sequence[Extent], corners: bool, scale
 
 
 def cubic_weights(t: Elem) -> list[Elem]:
-    """Weights of the four neighbours, of which ``t`` lies between the middle two (Keys, 1981, with A = -3/4)."""
+    """Weights of the four neighbours; ``t`` is between the middle two (Keys, 1981, with A = -3/4)."""
     a = -0.75
 
     def near(s: Elem) -> Elem:
@@ -225,7 +225,7 @@ def grid_sampler(b: Builder, x: Tensor, grid: Tensor, mode: int, padding: int, c
             at = _reflected(at, 0.0, extent - 1.0) if corners else _reflected(at, -0.5, extent)
         if padding != _ZEROS:
             at = scalar.minimum(scalar.maximum(at, 0), extent - 1.0)
-        # What no integer can hold, NaN too, is outside.
+        # Numbers that no integer can represent, including NaN, are outside.
         return scalar.select(scalar.absolute(at) < 1e9, at, at.like(-100.0))
 
     def read(n: Elem, c: Elem, index: Sequence[Elem]) -> Elem:

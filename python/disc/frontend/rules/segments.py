@@ -1,4 +1,4 @@
-"""Folding runs of rows, each of its own length: bags of embeddings, segments."""
+"""Reductions of runs of rows with different lengths: bags of embeddings, segments."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _KTH, _MEDIAN, _NANMEDIAN, _MODE = range(4)
 
 
 def order_scratch(b: Builder, x: Tensor, count: Extent) -> Extent:
-    """What sorting ``count`` elements needs: two arrays of a key and a position each."""
+    """The bytes of scratch for sorting ``count`` elements: two arrays of a key and a position each."""
     return b.mul(count, 32 if x.dtype.itemsize == 8 else 16)
 
 
@@ -143,7 +143,7 @@ def median(b: Builder, x: Tensor, dim: int | None = None, keepdim: bool = False)
 
 @lowers("torch.aten.nanmedian", "torch.aten.nanmedian.dim")
 def nanmedian(b: Builder, x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The lower median of what is no NaN."""
+    """The lower median of the elements that are not NaN."""
     return _median(b, x, dim, keepdim, _NANMEDIAN)
 
 
@@ -187,5 +187,5 @@ def searchsorted(
 
 @lowers("torch.aten.bucketize.Tensor", "torch.aten.bucketize.Scalar")
 def bucketize(b: Builder, value: Any, boundaries: Tensor, out_int32: bool = False, right: bool = False) -> Tensor:
-    """The number of the bucket between ``boundaries`` that each element lies in."""
+    """The number of the bucket between ``boundaries`` that contains each element."""
     return search(b, boundaries, _searched(b, value, boundaries), right, None, b.out.dtype)

@@ -23,7 +23,7 @@ def diagonal(b: Builder, x: Tensor, offset: int = 0, first: int = 0, second: int
     kept = [i for i in range(x.rank) if i not in (first, second)]
     size = _diagonal_size(b, x, offset, first, second)
     dims = [*(x.dims[i] for i in kept), size]
-    # What torch.export writes for the last is below 0 for sizes of 0, or a number that it is not for these.
+    # For sizes of 0, torch.export's expression for the last dim is negative or another wrong number.
     exported = b.as_exported(dims)
     if isinstance(exported[-1], int):
         b.require_equal(size, exported[-1], "diagonal: the length differs from the one exported")
@@ -113,7 +113,7 @@ def stored_order(b: Builder, x: Tensor) -> tuple[int, ...]:
 def require_inside(
     b: Builder, count: Extent, dims: Sequence[Extent], strides: Sequence[Extent], offset: Extent
 ) -> None:
-    """Requires a strided view to lie within ``count`` elements of a storage; an empty one lies anywhere."""
+    """Requires a strided view to be within ``count`` elements of a storage; an empty one may be anywhere."""
     end, present = b.add(offset, 1), 1
     for dim, stride in zip(dims, strides, strict=True):
         end = b.add(end, b.mul(b.sub(b.maximum(dim, 1), 1), stride))

@@ -11,7 +11,7 @@ from ..values import Extent, Tensor
 
 @lowers("torch.disc.tree_schedule")
 def tree_schedule(b: Builder, children: Tensor, present: Tensor | None, uses: list[int]) -> list[Tensor]:
-    """What Trees.cpp says."""
+    """The schedule of a tree's nodes, computed by Trees.cpp."""
     nodes, arity = children.dims
     if present is None:
         present = b.full([nodes, 0], False, torch.bool)
@@ -44,5 +44,5 @@ def tree_rows(b: Builder, x: Tensor, start: Extent, count: Extent) -> Tensor:
 
 @lowers("torch.disc.tree_store")
 def tree_store(b: Builder, x: Tensor, rows: Tensor, start: Extent) -> Tensor:
-    """A table with some rows replaced, in its own memory where nothing else reads it."""
+    """A table with some rows replaced, in place if nothing else reads it."""
     return b.call("insert", [x, rows], [(x.dims, x.dtype)], config=[0, start, 1], in_place=True)[0]

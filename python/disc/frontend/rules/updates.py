@@ -1,6 +1,6 @@
-"""Tensors with a part replaced: what is left of ``x[:, i] = y`` when nothing is changed in place any more.
+"""Tensors with a part replaced: the functional form of ``x[:, i] = y``.
 
-Where x is an argument that the model updates, the function ``insert`` writes the part alone (lib/Runtime/Functions).
+If x is an argument that the model updates, the function ``insert`` writes only the part (lib/Runtime/Functions).
 """
 
 from __future__ import annotations

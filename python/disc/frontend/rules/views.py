@@ -192,7 +192,7 @@ def _piece(b: Builder, x: Tensor, dim: int, start: Any, end: Any, exported: Any,
     begin, span = slice_bounds(b, x.dims[dim], start, end)
     size = b.floordiv(b.add(span, step - 1), step)
     if any(isinstance(bound, RuntimeNumber) for bound in (start, end)) and not isinstance(size, int):
-        # Export has a symbol of its own for what follows from data.
+        # Export has a new symbol for a data-dependent size.
         size = _bound_to(b, lambda: scalar.from_extent(size, torch.int64), exported.shape[dim])
     return b.slice(x, dim, begin, _exported(b, dim, size, exported, [*known, step]), step)
 
@@ -234,7 +234,7 @@ def from_start(b: Builder, index: Extent, extent: Extent, given: Any) -> Extent:
     """An index into ``extent``, which is ``given`` to torch.export, with negative ones counted from the end.
 
     torch.export decides the sign of a symbolic index by its example. One that may also be 0, as ``-n`` where ``n`` may
-    be, counts from the end where it is negative alone: ``x[-0:]`` is all of ``x``.
+    be, counts from the end only where it is negative: ``x[-0:]`` is all of ``x``.
     """
     if isinstance(index, int):
         return b.add(index, extent) if index < 0 else index
@@ -257,8 +257,8 @@ def _may_cross(start: Extent, end: Extent) -> bool:
 def _exported(b: Builder, dim: int, size: Extent, exported: Any, bounds: Sequence[Any]) -> Extent:
     """The size as torch.export wrote it, which knows the symbols' ranges: ``min(S, 512)`` is ``S``.
 
-    The ranges are guards of the compiled program. That sizes are 2 or more may be torch.export's assumption alone: what
-    it wrote with that in mind is required where it does not hold for less.
+    The ranges are guards of the compiled program. That sizes are 2 or more may only be an assumption of torch.export:
+    if its expression is not correct for smaller sizes, the assumption becomes a requirement.
     """
     if isinstance(size, int) or not isinstance(exported, torch.Tensor):
         return size
