@@ -191,7 +191,7 @@ class Compilation:
             return self._parse(program.text, cpu)
 
     def lowered(self, program: ImportedProgram, module: _native.Module) -> _native.Module:
-        """The stages after the import, on what :meth:`parsed` gave."""
+        """The stages after the import, on the result of :meth:`parsed`."""
         for stage in self.pipeline:
             with self.step(stage.name), boundary(stage.name):
                 self._run_stage(module, stage)

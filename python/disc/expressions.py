@@ -120,7 +120,7 @@ def operation(kind: str, *operands: Expression) -> Expression:
 
 
 def parse(text: str) -> Expression:
-    """Reads an expression; ValueError if the text is none."""
+    """Reads an expression; ValueError if the text is not an expression."""
     return _Parser(text).whole()
 
 

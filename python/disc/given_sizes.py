@@ -1,4 +1,4 @@
-"""Sizes of dynamic dims that a user gives by name, as in ``model.memory(batch=8)``."""
+"""Sizes of dynamic dims that a user passes by name, as in ``model.memory(batch=8)``."""
 
 from __future__ import annotations
 

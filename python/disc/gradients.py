@@ -27,9 +27,9 @@ class _WithGradients(torch.nn.Module):
 
 
 def with_gradients(module: torch.nn.Module) -> torch.nn.Module:
-    """A module that gives the gradients of another, to be compiled as any other.
+    """A module that returns the gradients of another, to be compiled like any other.
 
-    >>> training = disc.with_gradients(module)          # module(tree, label) gives a loss, or (loss, more, ...)
+    >>> training = disc.with_gradients(module)          # module(tree, label) returns a loss, or (loss, more, ...)
     >>> model = disc.compile(training, (tree, label))
     >>> output, gradients = model(tree, label)           # gradients["node.weight"], of the parameters' shapes
     >>> for name, parameter in module.named_parameters():

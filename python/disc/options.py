@@ -1,4 +1,4 @@
-"""What a compilation can be told."""
+"""The options of a compilation."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Options:
     threads: int | None = None
     """Threads of one call, the caller's included; None means every core this process may use."""
     target: str | None = None
-    """What the model is to run on: one of :func:`disc.targets.names`, perhaps with chips (``"cuda:sm_90"``). None means
-    the device of the model's parameters for :func:`disc.compile`, else ``"cpu"``."""
+    """The target: one of :func:`disc.targets.names`, perhaps with chips (``"cuda:sm_90"``). None means the device of
+    the model's parameters for :func:`disc.compile`, else ``"cpu"``."""
     cpu: str | None = None
     """Compile for this kind of CPU, named as for clang's ``-march`` (``"x86-64-v3"``); None means for this machine."""
     stop_after: str | None = None

@@ -87,7 +87,7 @@ def aot_compile_training(
     The norm of the gradients, with ``clip_norm``, is the last result.
 
     Raises:
-        GradientError: the loss is no floating-point number, or something in the model has no gradient.
+        GradientError: the loss is not a floating-point number, or something in the model has no gradient.
         CompileError: as :func:`disc.aot_compile`.
         ValueError: arguments that do not fit together; or the first step of the optimizer is another one than those
             that follow, and it has not made it: let PyTorch make a step before.

@@ -74,7 +74,7 @@ def write_weights(
     With ``metadata`` the file has these texts, and under ``"sha256"`` the :func:`header_hash` continued over everything
     after the header. A file object must be able to seek.
     """
-    # What is no multiple of a cache line comes last, so that the rest stays aligned.
+    # Tensors whose size is not a multiple of a cache line come last, so that the others stay aligned.
     order = sorted(tensors, key=lambda name: tensors[name].nbytes % ALIGNMENT != 0)
     header: dict[str, Any] = {}
     if metadata is not None:

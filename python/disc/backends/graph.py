@@ -121,7 +121,7 @@ class Operation:
     block: Any = None
     """Operations of one block can be in one region: a branch or a loop is a block of its own."""
     unsupported: str = ""
-    """Why DISC cannot compile it: if no back end takes it, the model is refused. "" if DISC can."""
+    """Why DISC cannot compile it: without a back end for it, compiling the model fails. "" if DISC can."""
 
     def argument(self, name: str) -> Any:
         """The argument of this name in the operator's schema."""

@@ -82,9 +82,9 @@ class Match:
     members: list[Operation] = field(default_factory=list)
     """All its operations, in program order."""
     operations: dict[str, Operation] = field(default_factory=dict)
-    """Those that the pattern gives names."""
+    """The operations that the pattern names."""
     values: dict[str, Any] = field(default_factory=dict)
-    """The arguments that the pattern gives names."""
+    """The arguments that the pattern names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +111,7 @@ class Pattern:
         return found
 
     def match(self, operation: Operation) -> Match | str | None:
-        """The match with this root; why it is refused; or None if the operations are others."""
+        """The match with this root; or why it is rejected; or None if the operations differ."""
         for match in _matches(self.root, operation, Match(self, operation)):
             members = sorted(match.members, key=lambda member: member.id)
             match.members = list(dict.fromkeys(members))

@@ -1,7 +1,7 @@
 """``torch.compile(model, backend="disc", dynamic=True)``.
 
-Dynamo's graphs go through AOTAutograd, which gives graphs of aten ops without side effects: one for inference, or a
-forward and a backward one. Each is compiled once for all sizes; ops without a rule
+AOTAutograd turns Dynamo's graphs into graphs of aten ops without side effects: one for inference, or a forward and a
+backward one. Each is compiled once for all sizes; ops without a rule
 run in PyTorch between compiled parts. PyTorch draws random numbers before the compiled code runs.
 """
 

@@ -32,7 +32,7 @@ _MAX_RELOADS = 4
 
 
 class CompiledGraph:
-    """One graph as native code, for all sizes of its symbols. Called with the graph's arguments, gives its results.
+    """One graph as native code, for all sizes of its symbols. A call with the graph's arguments returns its results.
 
     Parameters that the graph only reads are packed when it is compiled. Each call compares the identity, the version
     counter and the address of each with those of the packed ones, and the changes through ``.data``, and packs again

@@ -24,7 +24,7 @@ from .result_function import LayoutError
 # Compiling a part again with what the last attempt found it cannot hold.
 _MAX_ATTEMPTS = 10
 
-# Operations without work that are no views by their schemas.
+# Operations without work that their schemas do not declare as views.
 _FREE = {torch.ops.aten._unsafe_view, torch.ops.aten.sym_size, torch.ops.aten.sym_stride, torch.ops.aten.sym_numel}
 
 
@@ -124,7 +124,7 @@ class _Checked:
 def compile_graph(
     graph: GraphModule, kind: str, options: Options, fixed: Mapping[int, torch.Tensor], strict: bool = False
 ) -> tuple[Any, GraphReport]:
-    """A function of the graph's arguments that gives its results as a list, and what it is made of.
+    """A function of the graph's arguments that returns its results as a list, and the parts it consists of.
 
     PyTorch runs what cannot be compiled, for whatever reason.
 

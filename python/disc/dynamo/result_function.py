@@ -169,7 +169,7 @@ def results_in_inputs() -> list[tuple[int, int]]:
 
 
 def with_offsets(compiled: Callable[..., Any], shared: Sequence[tuple[int, int]]) -> Callable[..., Any]:
-    """``compiled`` with results that lie where those are which AOTAutograd makes in their place.
+    """``compiled`` with results in the memory of those that AOTAutograd creates instead.
 
     In the graph, a view of an argument that is changed is a part of the changed copy, which begins at offset 0. The
     argument may begin elsewhere in its memory.

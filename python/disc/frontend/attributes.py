@@ -75,7 +75,7 @@ class Changes:
                 if _items(new) != old.items:
                     self.others.append(old)
             elif isinstance(old.value, torch.Tensor):
-                # One of another kind is a conversion, which gives the same in each call: self.grid = self.grid.to(x).
+                # Another kind of tensor is a conversion, with one result in all calls: self.grid = self.grid.to(x).
                 (self.tensors if _alike(old.value, new) else self.others).append(old)
             elif isinstance(new, torch.Tensor):
                 self.others.append(old)

@@ -30,7 +30,7 @@ def _replication_pad(count: int) -> Callable[..., Tensor]:
     return backward
 
 
-# -- sampling at places that data gives ----------------------------------------------------------------------
+# -- sampling at data-dependent places -----------------------------------------------------------------------
 
 _ZEROS, _BORDER = 0, 1
 _NEAREST, _CUBIC = 1, 2

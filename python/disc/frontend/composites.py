@@ -307,7 +307,7 @@ def _hoist(block: ir.Block, before: ir.Operation) -> None:
 
 
 def _outside(lowering: Lowering, value: ir.Value, tensor: Tensor, block: ir.Block) -> tuple[Any, ...]:
-    """The extents of a result; those that are computed from tensors inside are asked of the result."""
+    """The extents of a result; those that are computed from tensors inside are read from the result."""
     return tuple(
         lowering.dim_of(value, i) if isinstance(dim, ir.Value) and _is_inside(dim, block) else dim
         for i, dim in enumerate(tensor.dims)

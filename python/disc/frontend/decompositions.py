@@ -269,7 +269,7 @@ def _range_of(x: torch.Tensor, low: float, high: float, more: float) -> tuple[to
 
 
 def _histc(x: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0) -> torch.Tensor:
-    """How many elements lie in each of ``bins`` equal parts of a range."""
+    """The number of elements in each of ``bins`` equal parts of a range."""
     flat = x.reshape(-1)
     low, high = _range_of(flat, min, max, 1.0)
     inside = (flat >= low) & (flat <= high)
@@ -499,7 +499,7 @@ def needs_decomposition(program: ExportedProgram) -> bool:
 def lowers_as_it_is(target: Any) -> bool:
     """Whether the lowering takes an operation of a graph without changes."""
     if not isinstance(target, OpOverload):
-        # Python's arithmetic on extents; higher-order operators are no functions.
+        # Python's arithmetic on extents; higher-order operators are not functions.
         return not isinstance(target, HigherOrderOperator)
     if target._schema.is_mutable:
         return False

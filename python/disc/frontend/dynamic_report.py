@@ -90,7 +90,7 @@ def report(
 ) -> DynamicReport:
     """The report on an imported program.
 
-    ``differing``: of each leaf the dims in which the examples differ, if the user gave several.
+    ``differing``: for each leaf, the dims in which the examples differ, if there are several.
     """
     known = {symbol.name: symbol for symbol in symbols}
     places = _places(program)

@@ -87,7 +87,7 @@ def _unbounded(condition: Any) -> bool:
 
 
 def keep_bounds(program: ExportedProgram, specs: Sequence[Any]) -> None:
-    """Notes the lower bounds of 2 that the user gave: a file does not tell them from torch.export's assumption."""
+    """Notes the lower bounds of 2 that the user declared: a file does not separate them from torch.export's own."""
     env = environment(program)
     if env is not None:
         # Those that torch.export has solved over ranges of the user's are nothing to check.

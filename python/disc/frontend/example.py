@@ -28,7 +28,7 @@ class _Differs(Exception):
 
 
 def differing(program: ExportedProgram, at: Mapping[sympy.Symbol, Any] | None = None) -> torch.fx.Node | None:
-    """The first operation that gives its tensor another shape at the example's sizes than the program says.
+    """The first operation whose result has another shape at the example's sizes than in the program.
 
     Shapes alone are computed. What they cannot tell, as where data decides, counts as holding. Of a program that was
     traced with a larger example, ``at`` has the sizes of the user's, and what fails does not hold.
@@ -39,7 +39,7 @@ def differing(program: ExportedProgram, at: Mapping[sympy.Symbol, Any] | None = 
         size == 1 for value in values if isinstance(value, torch.Tensor) for size in _sizes(value, None)
     ):
         return None
-    # With symbols for the numbers that data decides, where an operation that fails counts.
+    # With symbols for data-dependent numbers; here an operation that fails counts.
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=None if at is None else ShapeEnv())
     try:
         with mode, torch.no_grad():

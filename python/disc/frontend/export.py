@@ -351,7 +351,7 @@ def _traced(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes: Any
 
 
 def _traced_by_hints(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes: Any) -> ExportedProgram:
-    """A program whose dims are as dynamic as can be: ``torch.export`` narrows those that the user gave no range.
+    """A program whose dims are as dynamic as possible: ``torch.export`` narrows those without a declared range.
 
     It is traced first with the assumption that extents are neither 0 nor 1. Where that costs more than these two, it
     is traced without, unless the outcome does not hold for the example. Before both, an example that has such sizes is

@@ -234,7 +234,7 @@ class ExtentBuilder:
 
     @contextmanager
     def tried(self) -> Iterator[Callable[[], None]]:
-        """What is computed inside is forgotten at its end, unless the function that this gives is called."""
+        """Discards the extents that are computed inside, unless the function that it yields is called."""
         known = None
 
         def keep() -> None:
@@ -271,7 +271,7 @@ class ExtentBuilder:
         return self._combine(expr, [arg for arg in args if arg is not None])
 
     def bounds(self, expr: sympy.Expr | int) -> ValueRanges[sympy.Expr]:
-        """Between what an expression lies, for symbols in their ranges, which are guards of the compiled program."""
+        """The range of an expression, for symbols in their ranges, which are guards of the compiled program."""
         expr = sympy.sympify(expr)
         # Tensors of one shape share its expressions, whose bounds cost more than the lowering of an operation.
         if expr not in self._bounds:

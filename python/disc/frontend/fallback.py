@@ -46,7 +46,7 @@ class Fallback:
 
 @dataclass
 class Fallbacks:
-    """What of a program PyTorch is to do, and what it does."""
+    """The operations of a program that may fall back to PyTorch, and those that do."""
 
     nodes: dict[str, str] = field(default_factory=dict)
     """The nodes of the graph, by name, and why each has no rule."""
@@ -279,7 +279,7 @@ def _called(
 
 
 def result_shapes(b: Builder, tensors: Sequence[tuple[int, torch.Tensor]]) -> list[tuple[list[Extent], torch.dtype]]:
-    """Extents and dtype of results, of which torch.export gives the fake tensors with their places."""
+    """Extents and dtype of results; torch.export has their fake tensors, with their places."""
     shapes = []
     for _, value in tensors:
         if not value.dtype.is_complex:

@@ -26,7 +26,7 @@ _EFFECTS = frozenset(("func.return", "disc_shape.require", *_ENDS))
 """The operations that are kept although nothing uses their results. All others only compute: they, and what they check
 of their own operands, go if nothing uses the results or the symbols that they define."""
 _DEFINED = ("symbol", "symbols", "last_symbols", "trips")
-"""The attributes that name the symbols to which an operation gives values."""
+"""The attributes that name the symbols that an operation defines."""
 _EXTENTS = ("expr", "disc_shape.dims", "arg_dims")
 """The attributes with expressions over symbols."""
 
@@ -100,7 +100,7 @@ def _result_attributes(result: Result) -> ir.DictAttr:
 def _remove_dead_ops(block: ir.Block, attributes: ShapeAttributes, mentioned: set[str]) -> None:
     """Drops operations that nothing needs. MLIR's own clean-up does not know which of DISC's operations are pure.
 
-    ``mentioned``: the symbols in what is kept so far; what gives them their values is kept too.
+    ``mentioned``: the symbols in operations that are kept so far; the operations that define them are kept too.
     """
     for view in reversed(list(block.operations)):
         op = view.operation
@@ -117,7 +117,7 @@ def _remove_dead_ops(block: ir.Block, attributes: ShapeAttributes, mentioned: se
 
 
 def _defined(op: ir.Operation) -> set[str]:
-    """The symbols to which an operation gives values."""
+    """The symbols that an operation defines."""
     found: set[str] = set()
     for key in _DEFINED:
         if key in op.attributes:

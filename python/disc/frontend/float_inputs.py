@@ -1,7 +1,7 @@
 """Floats among the arguments as inputs: the value at each call is used.
 
-``torch.export`` makes constants of floats. They are given to it as tensors without dims, and become numbers again in
-front of the model's code, where they are numbers that data decides.
+``torch.export`` turns floats into constants. It receives them as tensors without dims, which become data-dependent
+numbers again before the model's code.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _mapped(args: Any, kwargs: Any, floats: Sequence[Path], make: Any) -> tuple[
 
 
 def _number(tensor: Any) -> Any:
-    # Not Tensor.item: this is no question of the model's code.
+    # Not Tensor.item: the model's code does not need this number.
     return torch.ops.aten.item.default(tensor) if isinstance(tensor, torch.Tensor) else tensor
 
 

@@ -1,9 +1,9 @@
 """Gradients of a module with recursion over trees, as a program: see :func:`disc.with_gradients`.
 
-What is around the recursions is traced with its gradients as it is, with the results of the recursions as inputs. The
-gradients of a recursion are computed in the reverse order: a loop over the groups of nodes, from the root's on, gives
-the gradients of the children's results (each group's values are computed again), and behind it those of the parameters
-follow from all nodes of a pattern at once.
+The code around the recursions is traced with its gradients, with the results of the recursions as inputs. The gradients
+of a recursion are computed in the reverse order: a loop over the groups of nodes, from the root's on, computes the
+gradients of the children's results (each group's values are computed again). After it, the gradients of the parameters
+are computed for all nodes of a pattern at once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .tree_program import Program, loop, tree_rows
 def value_and_gradients(
     module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[Any, dict[str, Tensor]]:
-    """What :class:`WithGradients` gives; a program of it while it is traced."""
+    """The results of :class:`WithGradients`; while it is traced, a program that computes them."""
     names = [name for name, p in module.named_parameters() if p.requires_grad]
     parameters = [p for p in module.parameters() if p.requires_grad]
     if not torch.compiler.is_compiling():

@@ -107,7 +107,7 @@ def device_of(graph: Graph) -> torch.device:
 
 
 def reason_against(node: Node, device: torch.device = _CPU) -> str | None:
-    """Why the op of ``node`` cannot be compiled for a device, as far as that can be told without trying.
+    """Why the op of ``node`` cannot be compiled for a device, as far as that is known without trying.
 
     None if it may be.
     """
@@ -410,7 +410,7 @@ class _Builder:
         return results
 
     def _in_memory_order(self, node: Node, back: tuple[int, ...] | None) -> Node:
-        """A result with its dims ordered as in memory; ``back`` is the permutation that gives back the result."""
+        """A result with its dims ordered as in memory; ``back`` is the permutation that restores the result."""
         if back is None:
             return node
         order = [back.index(d) for d in range(len(back))]

@@ -60,7 +60,7 @@ def _dispatched(original: Any, self: Any, func: Any, types: Any, args: Any = (),
 
 
 def _extreme(func: Any, lengths: torch.Tensor) -> Any:
-    """The least or greatest length: a number that data decides."""
+    """The least or greatest length: a data-dependent number."""
     size = func(lengths).item()
     torch._check(size >= 0)
     return size

@@ -40,7 +40,7 @@ def _multi_margin(
 
 
 def _multilabel_margin(grad: Tensor, x: Tensor, target: Tensor, reduction: int, is_target: Tensor) -> Tensor:
-    """Each target, up to the first negative one, is compared with every class that is no target."""
+    """Each target, up to the first negative one, is compared with every class that is not a target."""
     rows, targets = (t.reshape(-1, x.shape[-1]) for t in (x, target))
     counts = (targets < 0).to(torch.int64).cumsum(1) == 0
     index = targets.clamp(min=0)

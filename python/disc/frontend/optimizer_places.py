@@ -105,7 +105,7 @@ class Options(dict[str, Any]):
 
 
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """What a value consists of, with the keys that lead there: all that is no list, tuple or dict."""
+    """The leaves of a value that are not lists, tuples or dicts, with the keys that lead there."""
     if isinstance(value, dict):
         for key, element in dict.items(value):
             yield from leaves(element, (*path, key))

@@ -182,7 +182,7 @@ class _Builder:
     # -- operations ------------------------------------------------------------------------------------------
 
     def add(self, instance: Instance, tensor_of: Any, shapes: bool) -> None:
-        """Adds the operations of an instance; ``tensor_of`` gives the buffer of a place."""
+        """Adds the operations of an instance; ``tensor_of`` returns the buffer of a place."""
         update = instance.update
         old = update.scope.parameters[0].shape if shapes else None
         new = self._parameters[instance.parameters[0]].tensor.shape if shapes else None
@@ -369,8 +369,8 @@ def joined(
 
     Args:
         parameters: all parameters.
-        instances: what updates them.
-        tensor_of: gives the :class:`Buffer` for an instance, a :class:`Place` of its update and whether that has a
+        instances: the updates of the parameters.
+        tensor_of: returns the :class:`Buffer` for an instance, a :class:`Place` of its update and whether that has a
             number of Python.
         mode: that of the values in the program.
     """

@@ -30,7 +30,7 @@ class FirstState:
     """The states of parameters, in their order."""
 
     states: list[State]
-    """What is to be there before the first step; or, if a first step differs from others, what one leaves behind."""
+    """The states that must exist before the first step; or, if the first step differs, those that it creates."""
     differs: bool
     """Whether no state makes the first step an ordinary one."""
 

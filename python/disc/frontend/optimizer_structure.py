@@ -28,7 +28,7 @@ class HyperParameter:
     """Its place in a tuple, such as that of the betas; None where the option itself is the number."""
 
     def read(self, optimizer: Optimizer) -> float:
-        """The number now. Raises CallError if it is none any more."""
+        """The number now. Raises CallError if it is not a number any more."""
         value = optimizer.param_groups[self.group].get(self.name, _MISSING)
         if self.index is not None and isinstance(value, (tuple, list)) and self.index < len(value):
             value = value[self.index]

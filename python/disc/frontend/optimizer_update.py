@@ -154,7 +154,7 @@ class _Update(torch.nn.Module):
         trace.changed.clear()
         trace.shapes = False
         gradients, numbers = inputs[: len(scope.parameters)], inputs[len(scope.parameters) :]
-        # Not Tensor.item: this is no question of the optimizer's code.
+        # Not Tensor.item: the optimizer's code does not need this number.
         item = torch.ops.aten.item.default
         values = {place: item(number) for place, number in zip(self.numbers, numbers, strict=True)}
         trace.given.begin([(value, float(self._contents[place])) for place, value in values.items()])

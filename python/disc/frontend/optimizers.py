@@ -119,7 +119,7 @@ class TracedOptimizer:
             number.tensor.fill_(at(optimizer, self._scope, number.place))
 
     def after_step(self, optimizer: Optimizer) -> None:
-        """To be called after the program ran: reads these numbers again, and tells learning rate schedulers."""
+        """To be called after the program ran: reads these numbers again, and notifies learning rate schedulers."""
         for number in self._numbers.values():
             value = number.tensor.item()
             put(optimizer, self._scope, number.place, int(value) if number.whole else value)
@@ -328,7 +328,7 @@ class _Tracing:
             update = instance.update
             for owner, names in enumerate(update.asked):
                 asked.setdefault(instance.groups[owner], set()).update(names)
-            # Unread numbers are no inputs, and may be anything.
+            # Unread numbers are not inputs, and may have any value.
             for role in update.roles.values():
                 if role.kind == NUMBER and role.place is not None:
                     places.add((instance.groups[role.place.owner], role.place.path))

@@ -36,7 +36,7 @@ class _Lines:
 
 
 def last_to_try(condition: Any) -> int | None:
-    """The extent up to which a condition on one symbol is to be tried; None if it is of another kind."""
+    """The extent up to which a condition on one symbol is tested; None if it is of another kind."""
     if not isinstance(condition, _RELATIONS) or len(condition.free_symbols) != 1:
         return None
     sides = [_lines(side) for side in condition.args]

@@ -111,7 +111,7 @@ class ImportedProgram:
     returns_nested: bool = False
     """Whether ``out_spec`` has parts in the places of nested tensors."""
     constants: dict[int, Any] = field(default_factory=dict)
-    """The value of each input leaf that is no tensor: it was fixed by the export."""
+    """The value of each input leaf that is not a tensor: it was fixed by the export."""
     same_caches: dict[caches.Path, caches.Path] = field(default_factory=dict)
     """The results that are caches among the arguments: paths into the result and into ``(args, kwargs)``."""
     fallbacks: Fallbacks = field(default_factory=Fallbacks)
@@ -119,7 +119,7 @@ class ImportedProgram:
     dynamic_report: DynamicReport = field(default_factory=DynamicReport)
     """Which dims of the inputs are dynamic, and why others are not."""
     frozen_floats: errors.CompileError | None = None
-    """Why the floats among the constants are no inputs."""
+    """Why the floats among the constants are not inputs."""
     signature: inspect.Signature | None = None
     """That of the module, for the names of arguments in messages."""
     _symbol_places: dict[sympy.Symbol, tuple[int, int]] = field(default_factory=dict, repr=False)
@@ -213,7 +213,7 @@ class ImportedProgram:
 def _number(name: str, value: Any, dtype: torch.dtype) -> torch.Tensor:
     kind = float if dtype.is_floating_point else int
     if isinstance(value, bool) or not isinstance(value, kind):
-        # An int is no float: x * 2 and x * 2.0 are of different dtypes if x has integers.
+        # An int is not a float: x * 2 and x * 2.0 have different dtypes if x has integers.
         expected = "a float" if kind is float else "an int"
         advice = f"; pass {float(value)!r}" if kind is float and type(value) is int and abs(value) < 2**53 else ""
         raise errors.InputTypeError(f"input {name!r}: expected {expected}, got {type(value).__name__}{advice}")

@@ -13,7 +13,7 @@ _Taps = list[tuple[Tensor, Tensor]]
 
 
 def _sources(size: Any, out: Any, scale: float | None, aligned: bool, dtype: torch.dtype) -> Tensor:
-    """Where each output along a dim lies among the input's elements: [out]."""
+    """The place of each output along a dim among the input's elements: [out]."""
     place = torch.arange(out, dtype=dtype)
     if aligned:
         return place * ((size - 1) / torch.sym_max(out - 1, 1))

@@ -53,7 +53,7 @@ class Owned:
 
     base: Base
     order: tuple[int, ...] | None
-    """The permutation that gives the result from the computed tensor, whose dims are in memory order."""
+    """The permutation from the computed tensor, whose dims are in memory order, to the result."""
     layout: Layout | None
     """None if it is row-major for all sizes."""
 

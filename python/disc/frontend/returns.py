@@ -157,7 +157,7 @@ class Returns:
                 result = self._copy(result)
             if result in returned:
                 other = makers[returned.index(result)]
-                # The caller of a library knows outputs by number and name, and gives each memory of its own.
+                # The caller of a library knows outputs by number and name, and passes separate memory for each.
                 if library or (other is not maker and (_is_new(maker) or _is_new(other))):
                     result = self._copy(result)
             if output.kind in ("tensor", "number"):

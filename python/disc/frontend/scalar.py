@@ -417,7 +417,7 @@ def _power_by_constant(base: Elem, exponent: Number) -> Elem | None:
 
 
 def _integer_power(base: Elem, exponent: Elem) -> Elem:
-    """By squaring, bit after bit; of a negative exponent what PyTorch makes of it: 0, but for 1 and -1."""
+    """By squaring, bit after bit; for a negative exponent PyTorch's result: 0, except for 1 and -1."""
     if base.dtype == torch.bool:
         return base | ~exponent
     unsigned = dtypes.is_unsigned(base.dtype)

@@ -191,7 +191,7 @@ class _Settling:
         if not isinstance(value, (torch.SymInt, torch.SymBool)):
             return
         path, here = self._paths[operand], self._paths[node]
-        # What a region gives is used by the marker that ends it.
+        # The results of a region are operands of the marker that ends it.
         if node.target in (markers.branch_else, *_ENDS) and len(path) == len(here) + 1:
             return
         shared = 0

@@ -25,7 +25,7 @@ from .size_refinements import written
 def resolved(
     dynamic_shapes: Any, module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None
 ) -> Any:
-    """``dynamic_shapes`` as nested specs for the arguments, whichever form the user gave it in."""
+    """``dynamic_shapes`` as nested specs for the arguments, whichever form the user chose."""
     kwargs = kwargs or {}
     if isinstance(dynamic_shapes, (ShapesCollection, AdditionalInputs)):
         dynamic_shapes = dynamic_shapes.dynamic_shapes(module, tuple(args), dict(kwargs))  # type: ignore[no-untyped-call]
@@ -119,7 +119,7 @@ def _every_dim(value: Any) -> Any:
 
 
 def _children(value: Any) -> list[Any] | None:
-    """The parts of a registered node that is no plain collection."""
+    """The parts of a registered node that is not a plain collection."""
     node = pytree.node_type(value)
     return None if node not in pytree.SUPPORTED_NODES else list(pytree.SUPPORTED_NODES[node].flatten_fn(value)[0])
 

@@ -67,7 +67,7 @@ def suggested(text: str) -> list[Refinement]:
         elif match := _RELATION.fullmatch(line):
             relation = _relation(match[1], match[2])
             if relation is None:
-                break  # This is no suggestion any more.
+                break  # The suggestions end here.
             found.append(relation)
         else:
             break
@@ -103,7 +103,7 @@ def _with_bounds(refinement: Refinement, roots: Mapping[str, tuple[int | None, i
 
 
 def refined_dim(dim: Dim, refinement: Refinement) -> Any:
-    """The dim within the refinement; None if that is no mere refinement, or leaves fewer than two sizes."""
+    """The dim within the refinement; None if that is more than a refinement, or leaves fewer than two sizes."""
     if refinement.fixed or hasattr(dim, "root"):
         return None
     low, high = int(dim.min), None if dim.max is int_oo else int(dim.max)
@@ -114,7 +114,7 @@ def refined_dim(dim: Dim, refinement: Refinement) -> Any:
     if not refinement.root.startswith("_"):
         return None  # Another dim of the user's.
     factor, offset = refinement.factor, refinement.offset
-    # Bounds that torch.export assumes anyway are none.
+    # Bounds that torch.export assumes anyway do not count.
     least = [n for n in (refinement.low,) if n is not None and n > _ASSUMED]
     low = max(-((offset - low) // factor), *least, 0)
     tops = [n for n in (None if high is None else (high - offset) // factor, refinement.high) if n is not None]

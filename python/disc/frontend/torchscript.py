@@ -386,7 +386,7 @@ class _Torch:
 
 
 class _Prim:
-    """Operators that are no functions of tensors."""
+    """Operators that are not functions of tensors."""
 
     NumToTensor = staticmethod(lambda x: x)
     dtype = staticmethod(lambda x: _CODES[x.dtype])

@@ -39,7 +39,7 @@ _STATE = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION)
 
 @dataclass(frozen=True)
 class Update:
-    """A new value, which one of the first outputs of the program's graph gives."""
+    """A new value, which is one of the first outputs of the program's graph."""
 
     node: str
     """The node that computes it."""
@@ -96,7 +96,7 @@ def _regardless_of_ones(exported: ExportedProgram) -> AbstractContextManager[Any
 def _views_made_again(exported: ExportedProgram) -> Iterator[None]:
     """Before PyTorch records a program it runs it once, where it makes views of changed tensors again.
 
-    A slice up to a number that data decides has a new symbol for its size each time, which nothing then looks for.
+    A slice up to a data-dependent number has a new symbol for its size each time, which nothing searches for.
     """
     env = environment(exported)
 
@@ -183,7 +183,7 @@ def name_states(updates: Sequence[Update], parameters: dict[str, torch.Tensor]) 
 
 
 def _overlap(x: torch.Tensor, y: torch.Tensor) -> bool:
-    """Whether two tensors of the model lie in the same part of memory."""
+    """Whether two tensors of the model are in the same part of memory."""
     if x.untyped_storage().data_ptr() != y.untyped_storage().data_ptr() or not x.numel() or not y.numel():
         return False
     spans = []

@@ -135,7 +135,7 @@ def is_one(extent: Extent) -> bool:
 
 
 def tensor_type(dims: Sequence[Extent | Expression | None], dtype: torch.dtype) -> ir.RankedTensorType:
-    """The MLIR type of a tensor. A dim is dynamic if its extent is no int: a value, an expression or not known."""
+    """The MLIR type of a tensor. A dim is dynamic if its extent is not an int: a value, an expression or unknown."""
     dynamic = ir.ShapedType.get_dynamic_size()
     shape = [dim if isinstance(dim, int) else dynamic for dim in dims]
     if dtypes.is_complex(dtype):

@@ -49,7 +49,7 @@ class Zeros:
         if func is _aten._efficientzerotensor.default:
             return self._zeros(args[0], dtype=kwargs.get("dtype"), device=kwargs.get("device"))
         if func is _aten._new_zeros_with_same_feature_meta.default:
-            # A copy of a gradient that is to be stored as the value is, behind the dims of vmap.
+            # A copy of a gradient in the memory order of the value, after the dims of vmap.
             gradient, value = args
             size = [*gradient.shape[: kwargs.get("self_num_batch_dims", 0)], *value.shape]
             result = self._zeros(size, dtype=gradient.dtype, device=gradient.device)

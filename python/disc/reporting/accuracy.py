@@ -165,7 +165,7 @@ def _wide_results(wide: torch.nn.Module, call: Call) -> list[torch.Tensor]:
 
 @contextlib.contextmanager
 def _own_state(reference: Any) -> Iterator[None]:
-    """Gives a module's buffers their old values afterwards."""
+    """Restores the values of a module's buffers afterwards."""
     if not isinstance(reference, torch.nn.Module):
         yield
         return

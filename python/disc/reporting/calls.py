@@ -41,7 +41,7 @@ class Call:
 
 
 def given_call(model: Model, inputs: Any, fixed: Mapping[str, Any] | None = None) -> Call:
-    """A call from what the user gave: a tuple of arguments, a dict of keyword arguments, or one argument.
+    """A call from the user's example: a tuple of arguments, a dict of keyword arguments, or one argument.
 
     ``fixed``: further keyword arguments.
 

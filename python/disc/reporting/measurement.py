@@ -225,7 +225,7 @@ def run(model: Any, call: Call) -> Any:
 
 @contextlib.contextmanager
 def state_restored(model: Model) -> Iterator[None]:
-    """Gives the tensors that calls update their old values afterwards."""
+    """Restores the tensors that calls update afterwards."""
     before = {name: tensor.detach().clone() for name, tensor in model.state().items()}
     try:
         yield

@@ -126,7 +126,7 @@ def error(value: float | None) -> str:
 
 
 def heat(share: float) -> str:
-    """How strongly a line is coloured, 0 to 1: small shares can be told apart, too."""
+    """The strength of a line's colour, 0 to 1, so that small shares look different, too."""
     return f"{min(1.0, share) ** 0.6:.3f}"
 
 

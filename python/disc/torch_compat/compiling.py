@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# Registers the backend, and tells whether that has been done.
+# Registers the backend, and returns whether that has been done.
 from torch._dynamo.backends.common import aot_autograd as aot_autograd
 from torch._dynamo.backends.registry import list_backends as list_backends
 from torch._dynamo.backends.registry import register_backend as register_backend

@@ -205,7 +205,7 @@ class Patch:
 
     ``place``: ``"package.module:attribute"``.
     ``purpose``: what the replacement is for, and what does not work without it.
-    ``parameters``: the signature that the replacements rely on, as ``str(inspect.signature)`` gives it without
+    ``parameters``: the signature that the replacements rely on, as ``str(inspect.signature)`` returns it without
     annotations and defaults; None for a function written in C.
     ``default``: the place of the function that is called if the attribute is absent.
     ``minors``: the minor versions of PyTorch 2 that need the replacement; others are left as they are.

@@ -21,11 +21,11 @@ from torch.fx.experimental.sym_node import SymNode as SymNode
 # The errors of torch.export that become errors of DISC about dims.
 from torch.fx.experimental.symbolic_shapes import ConstraintViolationError as ConstraintViolationError
 
-# How dynamic a new symbol is, and the range that the user gave it.
+# How dynamic a new symbol is, and the range that the user declared.
 from torch.fx.experimental.symbolic_shapes import DimDynamic as DimDynamic
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode as GuardOnDataDependentSymNode
 
-# A condition on sizes that data decides.
+# A condition on data-dependent sizes.
 from torch.fx.experimental.symbolic_shapes import RuntimeAssert as RuntimeAssert
 
 # The symbols of one program, with their ranges and the conditions asked of them.

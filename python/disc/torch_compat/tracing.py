@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-# Disables __torch_function__: for what is asked of a tensor while a model's own calls are recorded.
+# Disables __torch_function__, to read attributes of a tensor while a model's own calls are recorded.
 from torch._C import DisableTorchFunction as DisableTorchFunction
 
 # The implementation of __torch_function__ that subclasses have that want none.

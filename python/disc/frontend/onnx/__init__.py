@@ -44,9 +44,10 @@ def import_onnx(
 ) -> ImportedProgram:
     """Imports an ONNX model as DISC input IR.
 
-    ``fixed`` gives inputs that are constants of the compiled model their values. ``dims`` says of a dim_param what
-    ``dynamic_shapes`` says of a dim: a number makes it static, a ``torch.export.Dim`` gives its range (by default 0 and
-    more) and its name. With ``library`` every output is computed, also one that is an input or a constant.
+    ``fixed`` contains the values of inputs that are constants of the compiled model. ``dims`` has an entry for a
+    dim_param like ``dynamic_shapes`` for a dim: a number makes it static, a ``torch.export.Dim`` sets its range (by
+    default 0 and more) and its name. With ``library`` every output is computed, also one that is an input or a
+    constant.
     """
     dims = dict(dims or {})
     extents = {name: value for name, value in dims.items() if isinstance(value, int)}

@@ -55,7 +55,7 @@ class _NoExtents:
 
 
 def unit_message(what: str, extent: str) -> str:
-    """Why a size of 1 is refused at run time."""
+    """Why a size of 1 is an error at run time."""
     name = extent if extent.isidentifier() else "NAME"
     return (
         f"{what}: a result would have another rank if {extent} were 1, and the model was compiled for other sizes;"
@@ -214,7 +214,7 @@ class OnnxBuilder(Builder):
         return [self.extent(v) for v in elements(x) or ()]
 
     def numbers(self, x: Known | Tensor | None) -> list[Any] | None:
-        """The elements of an operand: numbers, expressions, and what data decides; None if it is missing."""
+        """The elements of an operand: numbers, expressions, and data-dependent values; None if it is missing."""
         if isinstance(x, Tensor):
             return [_read(self, item) for item in self._items(x)]
         return elements(x)

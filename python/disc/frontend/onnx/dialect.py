@@ -1,7 +1,7 @@
 """An ONNX graph to the torch dialect: torch-mlir's importer, then its conversion of ONNX operators.
 
-Operators that have a rule of their own (``disc.lowers("onnx.Reshape")``) are kept from the conversion. What neither has
-is replaced by its definition, if ONNX gives one, or else reaches the lowering, which reports all of it together.
+Operators with a lowering rule (``disc.lowers("onnx.Reshape")``) are excluded from the conversion. Operators without
+rule and conversion are replaced by ONNX's definition; those without one reach the lowering, which reports all of them.
 """
 
 from __future__ import annotations

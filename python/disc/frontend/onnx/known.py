@@ -93,7 +93,7 @@ def bounds(expression: Any, ranges: Ranges) -> tuple[int | None, int | None]:
         return None, None
     found = bound_sympy(expression, dict(ranges))
     low, high = found.lower, found.upper
-    # An upper bound near the largest index is none.
+    # An upper bound near the largest index means that there is no bound.
     return (
         int(low) if low.is_Integer else None,
         int(high) if high.is_Integer and high < 2**62 else None,

@@ -128,7 +128,7 @@ class OnnxLowering(Lowering):
             self.values[argument] = self._typed(name, self.values[argument])
 
     def _typed(self, name: str, value: Tensor) -> Tensor:
-        """An input or constant with the type that the model gives it."""
+        """An input or constant with its type in the model."""
         return replace(value, dtype=self._model.narrow.get(name, value.dtype))
 
     # -- cases -----------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ class OnnxLowering(Lowering):
             attribute = op.attributes["value" if "value" in op.attributes else "torch.onnx.value"]
             tensor = torch.from_numpy(np.array(ir.DenseElementsAttr(attribute)))
         dtype = self._model.narrow.get(name, tensor.dtype)
-        # The bits of narrow floats are no numbers.
+        # The bits of narrow floats are not numbers.
         if tensor.numel() <= LIMIT and tensor.dtype.is_floating_point == dtype.is_floating_point:
             return Known.of(np.array(tensor.tolist(), dtype=object).reshape(tuple(tensor.shape)), dtype)
         self._tensors.setdefault(name, tensor)
@@ -380,7 +380,7 @@ class OnnxLowering(Lowering):
         return {a.name: _attribute(a) for a in self._model.nodes[number].attribute}
 
     def _agreed(self, op: ir.Operation, place: int, result: Any) -> bool:
-        # Types that ONNX could not infer are none, or lack dims that they have: the rules know better.
+        # Types that ONNX could not infer are missing, or have unknown dims: the rules compute them.
         known = is_tensor(op.results[place].type)
         if op_name(op).removeprefix(OWN).startswith("onnx.") or not known:
             return True

@@ -94,7 +94,7 @@ class OnnxModel:
 
     @property
     def inputs(self) -> list[onnx.ValueInfoProto]:
-        """What a caller gives."""
+        """The inputs that a caller passes."""
         return [i for i in self.proto.graph.input if i.name not in self.constants]
 
     @property
@@ -236,7 +236,7 @@ def _number(node: onnx.NodeProto, nodes: list[onnx.NodeProto]) -> None:
 
 
 def _forget_unknown_dims(graph: onnx.GraphProto) -> None:
-    """Removes what is no size and no name: -1, and texts such as ``?`` that exporters write for any size."""
+    """Removes dims that are neither sizes nor names: -1, and texts such as ``?`` that exporters write for any size."""
     for value in (*graph.input, *graph.output, *graph.value_info):
         if value.type.WhichOneof("value") != "tensor_type":
             continue

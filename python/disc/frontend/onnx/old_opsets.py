@@ -31,7 +31,7 @@ def current(proto: onnx.ModelProto, name: str) -> onnx.ModelProto:
 
 
 def _slopes_by_channel(proto: onnx.ModelProto, name: str) -> None:
-    """Gives the slopes of PRelu the dims that broadcast them: before opset 7 a list has one for each channel."""
+    """Adds the dims that broadcast the slopes of PRelu: before opset 7 they are a list with one for each channel."""
     graph = proto.graph
     if not any(node.op_type == "PRelu" for node in graph.node):
         return

@@ -19,7 +19,7 @@ _SEQUENCES = (list, tuple, nn.ModuleList, nn.ParameterList, nn.Sequential)
 
 
 def sequence(value: Any, site: Site, call: _Call) -> Any:
-    """What code reads elements of: something whose elements data may choose. ``call`` gives what is called for them."""
+    """The sequence whose elements code reads, by data-dependent indices. ``call`` returns the functions to call."""
     if isinstance(value, (list, tuple)) and has_parts(value):
         return View(value)
     return Options(value, site, call) if isinstance(value, _SEQUENCES) else value

@@ -202,7 +202,7 @@ class Expressions(ast.NodeTransformer):
         return self._comprehension(node, "dict")
 
     def _comprehension(self, node: Any, kind: str) -> ast.expr:
-        """A function with loops that gives a list, set or dict, or what ``any`` or ``all`` of it is."""
+        """A function with loops that returns a list, set or dict, or its ``any`` or ``all``."""
         number = self.context.number()
         out, key = f"_disc_out_{number}", f"_disc_key_{number}"
         first: list[ast.stmt] = []

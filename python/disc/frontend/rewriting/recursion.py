@@ -135,7 +135,7 @@ def _held(cell: Any) -> Any:
 
 
 def _progress(before: Any, now: Any) -> int:
-    """In what two values differ: 0 in what data decides at most, 1 in numbers that are known, 2 in something else."""
+    """How two values differ: 0: at most in data-dependent values, 1: in known numbers, 2: in something else."""
     if before is now:
         return 0
     if isinstance(before, Tensor) and isinstance(now, Tensor):

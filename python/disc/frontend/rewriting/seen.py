@@ -54,7 +54,7 @@ def note(values: Iterable[Any]) -> None:
 
 
 def note_result(func: Any, args: Any, kwargs: Any, result: Any) -> None:
-    """Notes that the code sees the extents of a function's tensors, if it gives more than tensors."""
+    """Notes that the code sees the extents of a function's tensors, if it returns more than tensors."""
     if isinstance(result, Tensor) or func in _OTHER or isinstance(result, _PLAIN):
         return
     leaves = pytree.tree_leaves(result)

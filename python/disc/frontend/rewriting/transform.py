@@ -264,7 +264,7 @@ def _compiled(
 def _named(
     code: types.CodeType, path: str, label: str, name: str, around: tuple[str, str, str] | None = None
 ) -> types.CodeType:
-    """``code``, and the code in it, with the names that the source gives functions, for tracebacks.
+    """``code``, and the code in it, with the names of functions in the source, for tracebacks.
 
     ``around``: the prefix of the qualified names of the code in it, if it is not its own name.
     """

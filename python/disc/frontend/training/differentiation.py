@@ -1,7 +1,7 @@
-"""Runs a traced program with autograd, while another trace records it: the way to its gradients.
+"""Runs a traced program with autograd, while another trace records it: this traces its gradients.
 
 Operations of PyTorch are differentiated by PyTorch. Branches and loops between the markers of ``markers.py`` have no
-gradient there: :mod:`.region_gradients` gives each a gradient that is a branch or a loop itself.
+gradient there: :mod:`.region_gradients` adds one for each, which is a branch or a loop itself.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ class Evaluation:
 
 
 def _keep_range(node: Node, value: torch.SymInt) -> None:
-    """A number that data decides has the range that it has in the program, where ``torch._check`` was called for it."""
+    """Sets the range of a data-dependent number to that in the program, where ``torch._check`` was called for it."""
     known = node.meta.get("val")
     if not isinstance(known, torch.SymInt) or not known.node.expr.is_Symbol or not value.node.expr.is_Symbol:
         return

@@ -90,7 +90,7 @@ def trace_gradients(
             {name: gradient}); ``"buffers"``: the tensors in ``parameters`` are the gradients themselves.
 
     Raises:
-        GradientError: the first result is no floating-point number, does not depend on the parameters, or something
+        GradientError: the first result is not a floating-point number, does not depend on the parameters, or something
             has no gradient.
     """
     specs = exported.graph_signature.input_specs

@@ -161,7 +161,7 @@ class _Region:
         tensors: Sequence[Tensor],
         backward: Callable[..., Any],
     ) -> None:
-        """Evaluates the results of the region and their sizes, and gives the results the gradient ``backward``.
+        """Evaluates the results of the region and their sizes, and sets ``backward`` as the gradient of the results.
 
         ``backward`` is called with the gradients of the results, then ``tensors``. If this region is part of another
         one, those are results of that region by then.

@@ -312,7 +312,7 @@ class _Step:
         )
 
     def _computed_ranges(self) -> dict[sympy.Symbol, Any]:
-        """The ranges of the numbers that data decides, which have new symbols since the program was exported."""
+        """The ranges of data-dependent numbers, which have new symbols since the program was exported."""
         found: dict[sympy.Symbol, Any] = {}
         for node in self._graph.nodes:
             value = node.meta.get("val")

@@ -56,7 +56,7 @@ class Transform:
             inverse = 1.0 / self._number("loss_scale", numbers)
             found = [g * inverse for g in found]
         if self.checked:
-            # A sum with an infinity or NaN is none of the finite numbers; this reads each gradient once.
+            # A sum with an infinity or NaN is not finite; this reads each gradient once.
             flags = [torch.isfinite(g).all() for g in found]
             further.append(torch.stack(flags).all())
         if self.clips_norm:

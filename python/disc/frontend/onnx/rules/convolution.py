@@ -160,7 +160,7 @@ def deform_conv(
     kernel_shape: Sequence[int] | None = None,
     **grid: Any,
 ) -> Tensor:
-    """A convolution of what lies at learned offsets from its usual places, between the elements."""
+    """A convolution that reads the input at learned offsets from the usual places, between the elements."""
     if x.rank != 4:
         raise NotLowerable(f"an operand of {x.rank} dims")
     kernel = _kernel(weight)

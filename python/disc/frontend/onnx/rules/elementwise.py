@@ -130,7 +130,7 @@ for _op, _fn in {
 
 @lowers("onnx.BitShift")
 def bit_shift(b: OnnxBuilder, x: Tensor, y: Tensor, direction: str = "LEFT") -> Tensor:
-    """x << y or x >> y; shifting out all bits gives 0."""
+    """x << y or x >> y; shifting out all bits results in 0."""
     right = arith.ShRUIOp if dtypes.is_unsigned(x.dtype) else arith.ShRSIOp
     bits = dtypes.bits(x.dtype)
 

@@ -85,9 +85,9 @@ class Grid:
         return window
 
     def _cut_count(self, i: int, extent: Extent, reach: int) -> Extent:
-        """How many windows there are: as ONNX Runtime counts, what is less than one stride too small has one.
+        """The number of windows, as in ONNX Runtime: an input that is less than one stride too small has one.
 
-        It divides rounding towards zero, where the standard's floor gives none.
+        It rounds the quotient towards zero; with the standard's floor there would be no window.
         """
         b, stride = self.b, self.strides[i]
         padding = int(self.low[i]) + int(self.high[i])  # type: ignore[call-overload]
@@ -121,7 +121,7 @@ def max_pool(
 
     def flat(at: Elem) -> Elem:
         if storage_order:
-            # The first of the spatial dims lies densest.
+            # The first of the spatial dims is the densest.
             total, rest = scalar.constant(0, _I64), at
             sizes = [scalar.from_extent(d, _I64) for d in spatial]
             for i in reversed(range(len(sizes))):

@@ -61,7 +61,7 @@ def reshape(b: OnnxBuilder, x: Tensor, shape: Any, allowzero: int = 0) -> Tensor
 
 
 def _kept(b: OnnxBuilder, shape: Tensor, x: Tensor) -> Tensor:
-    """A shape that data decides, where 0 keeps an extent of x and -1 is what remains."""
+    """A data-dependent shape, where 0 keeps an extent of x and -1 is computed from the others."""
     if shape.rank != 1 or not isinstance(shape.dims[0], int) or isinstance(shape.value.owner, ir.Block):
         raise Unknown(shape)
     count = shape.dims[0]

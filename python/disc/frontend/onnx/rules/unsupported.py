@@ -1,4 +1,4 @@
-"""Operators that are refused, where torch-mlir would make something of them that says less."""
+"""Operators that are not supported. Without these rules, torch-mlir would convert them, and errors would say less."""
 
 from __future__ import annotations
 
