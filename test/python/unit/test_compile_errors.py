@@ -143,7 +143,9 @@ def test_calls_with_other_arguments(call, text):
 
 def test_example_arguments_of_the_wrong_kind():
     x = torch.ones(3, 4)
-    with pytest.raises(TypeError, match="args: expected a tuple of example arguments or one tensor, got dict; pass keyword"):
+    with pytest.raises(
+        TypeError, match="args: expected a tuple of example arguments or one tensor, got dict; pass keyword"
+    ):
         disc.compile(torch.nn.ReLU(), {"input": x})
     with pytest.raises(TypeError, match="kwargs: expected a dict of example keyword arguments, got list"):
         disc.compile(torch.nn.ReLU(), (x,), [x])
