@@ -32,6 +32,7 @@ from ..torch_compat.compiling import (
     make_boxed_func,
     register_backend,
 )
+from ..torch_compat.effects import checks_kept
 from ..torch_compat.tracing import FakeTensor, unset_fake_temporarily
 from ..viewers import torch_trace
 from .compiled import log
@@ -95,7 +96,7 @@ def _compiled(module: GraphModule, inputs: Sequence[Any], options: Options, stri
     # Attention has gradients as ordinary ops only; what is fused again is found in the graph.
     attention = sdpa_kernel(SDPBackend.MATH) if trains else contextlib.nullcontext()
     # Inductor's option says here, too, that a draw whose value nobody needs counts.
-    with attention, inductor_config.patch(fallback_random=True):
+    with attention, inductor_config.patch(fallback_random=True), checks_kept():
         return aot_autograd(  # type: ignore[no-any-return]
             fw_compiler=compiler("forward"),
             bw_compiler=compiler("backward"),

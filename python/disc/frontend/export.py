@@ -42,6 +42,7 @@ from .function_transforms import NeedsGradients, check_same, recorded_below
 from .higher_order import flattened
 from .locations import is_user_file, is_user_line, source_of_error, source_of_trace, user_frames, warn
 from .model_errors import model_error, raise_failure
+from .older_torch import traces_as_the_newest
 from .proving import places_of_symbols, proved_by_trying
 from .readable import readable, requirement
 from .recurrent import kept_whole
@@ -262,6 +263,7 @@ def _tracing(module: torch.nn.Module) -> Iterator[None]:
         jagged_tracing.taken_apart(),
         enum_arguments.as_constants(),
         without_scripts(module),
+        traces_as_the_newest(),
     ):
         yield
 

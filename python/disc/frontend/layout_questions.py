@@ -53,7 +53,7 @@ _COMPARISONS = "SymInt.h"
 @contextmanager
 def answered_by_the_example() -> Iterator[None]:
     """While it is active, questions about layouts are answered by the example's sizes, and install no guards."""
-    kernels = patches.CONVOLUTION_KERNELS
+    kernels = patches.FAKE_KERNELS
     with replaced(
         {
             **dict.fromkeys((*patches.DESCRIBE_TENSOR, *patches.MEMORY_FORMATS, *patches.LAYOUT_QUESTIONS), _unguarded),
@@ -144,7 +144,7 @@ def _operator() -> Any:
     return None if frame is None else frame.f_locals["func"]
 
 
-def _in_any_kernel() -> bool:
+def in_any_kernel() -> bool:
     """Whether a fake kernel is running, and not an operator of the trace that calls others."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code is not proxy_tensor.proxy_call.__code__:
@@ -192,14 +192,14 @@ def _of_layout(env: ShapeEnv, condition: Any) -> bool:
         return False
     if not condition.rhs.is_Integer:
         # A stride and what it would be if a slice were the whole tensor, which it is for some sizes.
-        return isinstance(condition, sympy.Ne) and hint_of(env, condition) and not _in_any_kernel()
+        return isinstance(condition, sympy.Ne) and hint_of(env, condition) and not in_any_kernel()
     factor, _ = (condition.lhs - condition.rhs).as_content_primitive()
     general = isinstance(condition, sympy.Ne)
     if hint_of(env, condition) != general:
         return False
     # Who goes on with sizes that are not equal asks for a way that is shorter if they are: whether the last steps of a
     # series, which are all of a short one, follow each other in memory. Fake kernels also ask what a result's shape is.
-    return factor == condition.rhs or not _in_any_kernel()
+    return factor == condition.rhs or not in_any_kernel()
 
 
 def _of_parts(condition: Any) -> bool:
@@ -224,5 +224,5 @@ def _of_index_width(condition: Any) -> bool:
 
 def _plain(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """The fake kernel of a convolution: the memory format that it asks for is chosen, and made, without guards."""
-    with replaced(dict.fromkeys((patches.CONVOLUTION_FORMAT, patches.CONVOLUTION_CONVERSION), _unguarded)):
+    with replaced(dict.fromkeys((patches.CONVOLUTION_FORMAT, patches.CONVERSION), _unguarded)):
         return original(*args, **kwargs)

@@ -133,6 +133,23 @@ ALLOWED_OPERATIONS = Patch(
     "(self)",
 )
 
+# -- what differs between minor versions: frontend/older_torch.py -------------------------------------------
+
+_OLDER = range(13)
+DEFER_ASSERT = Patch(
+    f"{_SHAPE_ENV}.guard_or_defer_runtime_assert",
+    "Conditions on floats of the data belong to those floats. Without it PyTorch takes them for conditions on the"
+    " inputs, and fails.",
+    "(self, orig_expr, msg, fx_node)",
+    minors=_OLDER,
+)
+INDEXING = Patch(
+    f"{_NON_STRICT}:_NonStrictTorchFunctionHandler._override",
+    "Positions that are tensors are numbers of the data. Without it PyTorch asks for their values, and fails.",
+    "(self, func, args, kwargs)",
+    minors=_OLDER,
+)
+
 # -- questions about layouts: frontend/layout_questions.py --------------------------------------------------
 
 _LAYOUT = (
@@ -168,9 +185,9 @@ GUARDS_OF_VIEWS = tuple(
     Patch(f"torch.fx.experimental.sym_node:SymNode.{name}", _LAYOUT, "(self, file, line)")
     for name in ("guard_or_false", "guard_or_true")
 )
-CONVOLUTION_KERNELS = ItemPatch(f"{_FAKE}:op_implementations_dict", _LAYOUT, None)
+FAKE_KERNELS = ItemPatch(f"{_FAKE}:op_implementations_dict", _LAYOUT, None)
 CONVOLUTION_FORMAT = Patch("torch._C:_conv_determine_backend_memory_format", _LAYOUT, None)
-CONVOLUTION_CONVERSION = Patch("torch:Tensor.to", _LAYOUT, None)
+CONVERSION = Patch("torch:Tensor.to", _LAYOUT, None)
 
 POOLED_SIZE = Patch(
     "torch._meta_registrations:pooling_output_shape_pad_lr",

@@ -59,6 +59,11 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis as PythonRefere
 # A relation solved for one of its symbols.
 from torch.utils._sympy.solve import try_solve as try_solve
 
+# The kinds of symbols, and how their names begin.
+from torch.utils._sympy.symbol import SymT as SymT
+from torch.utils._sympy.symbol import prefix_str as prefix_str
+from torch.utils._sympy.symbol import symbol_is_type as symbol_is_type
+
 # Ranges of symbols, and of expressions.
 from torch.utils._sympy.value_ranges import ValueRanges as ValueRanges
 from torch.utils._sympy.value_ranges import bound_sympy as bound_sympy
@@ -79,6 +84,7 @@ __all__ = [
     "ShapeEnv",
     "StrictMinMaxConstraint",
     "SymNode",
+    "SymT",
     "ValueRanges",
     "bound_sympy",
     "count_change",
@@ -87,7 +93,9 @@ __all__ = [
     "guards_as_code",
     "hint_of",
     "int_oo",
+    "prefix_str",
     "statically_known_true",
+    "symbol_is_type",
     "symbolic_config",
     "sympy_interp",
     "torch_sympy",

@@ -452,7 +452,7 @@ def test_the_tracing_thread_is_affected():
     same = traced(lambda: [place for (place, old), (_, new) in zip(before, snapshot()[0], strict=True) if old is new])
     only_graphs = {patches.HIGHER_ORDER[name].place for name in ("invoke_subgraph", "flex_attention")}
     decomposing = {patches.CHECK_FROZEN.place, patches.SYNC.place}
-    kernels = {patches.CONVOLUTION_FORMAT.place, patches.CONVOLUTION_CONVERSION.place}
+    kernels = {patches.CONVOLUTION_FORMAT.place, patches.CONVERSION.place}
     optimizers = {p.place for p in (patches.IS_COMPILING, patches.POWER, patches.PROFILED, patches.PROFILED_END)}
     training = {patches.FUNCTION_CALLED.place}
     assert set(same) == only_graphs | decomposing | kernels | optimizers | training

@@ -15,6 +15,7 @@ from torch.fx import GraphModule, Node
 
 from ... import errors
 from ...torch_compat import pytree, quiet
+from ...torch_compat.effects import checks_kept
 from ...torch_compat.tracing import (
     EffectType,
     FakeTensor,
@@ -142,6 +143,7 @@ def trace_gradients(
         unspecialised(exported) as guards,
         answered_by_the_example(),
         sizes_of_windows(),
+        checks_kept(),
         mode,
         mode.shape_env.ignore_fresh_unbacked_symbols(),  # type: ignore[union-attr]
         enable_python_dispatcher(),
