@@ -24,6 +24,7 @@ from ...torch_compat.operators import broadcast_shapes
 from ...torch_compat.patching import Replacement, caller, replaced
 from ...torch_compat.symbols import GuardOnDataDependentSymNode
 from ...torch_compat.tracing import DataDependentOutputException
+from ...torch_compat.versions import MINOR
 from ...trees import Unknown
 from ..locations import is_layer_file, is_user_file, is_user_line
 from . import filled, seen
@@ -108,7 +109,9 @@ class _Guarding(TorchFunctionMode):
                 carry_changes(self, func, args, {})
                 return result
             items = _items(index)
-            if any(isinstance(item, torch.SymInt) or _is_number(item) for item in items):
+            if any(isinstance(item, torch.SymInt) or _is_number(item) for item in items) or (
+                MINOR < 13 and _only_slices(items)  # PyTorch 2.12 asks whether a slice and the value have one size.
+            ):
                 result = _set(x, items, y)
                 carry_changes(self, func, args, {})
                 return result
@@ -139,6 +142,14 @@ def _is_number(index: Any) -> bool:
 
 def _items(index: Any) -> list[Any]:
     return list(index) if isinstance(index, tuple) else [index]
+
+
+def _only_slices(items: list[Any]) -> bool:
+    """Whether an index consists of slices, of which some have bounds that are known at run time only."""
+    slices = [item for item in items if isinstance(item, slice)]
+    plain = all(item is None or item is Ellipsis or isinstance(item, (int, slice)) for item in items)
+    bounds = [bound for item in slices for bound in (item.start, item.stop)]
+    return plain and any(isinstance(bound, torch.SymInt) or _is_number(bound) for bound in bounds)
 
 
 def _is_mixed(index: Any) -> bool:
