@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import sys
 import sysconfig
@@ -24,6 +25,9 @@ from ..torch_compat.patching import replaced
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _DISC = str(Path(__file__).parents[1])
 _TORCH = str(Path(torch.__file__).parent)
+# Libraries beside PyTorch, such as torchao, are PyTorch's code, too, wherever they are installed.
+_BESIDE = importlib.util.find_spec("torchao")
+_LIBRARIES = (_TORCH, "torch/", *((_BESIDE and _BESIDE.submodule_search_locations) or ()))
 _LAYERS = tuple(f"{_TORCH}/{part}" for part in ("nn/functional.py", "nn/modules/", "distributions/", "optim/"))
 _MODULE = f"{_TORCH}/nn/modules/module.py"
 _SYMPY = str(Path(sympy.__file__).parent)
@@ -35,7 +39,7 @@ def is_user_file(file: str) -> bool:
     if file.startswith("<"):
         # What was typed at a prompt has lines, and so has what PyTorch generates.
         return is_typed(file)
-    return not file.startswith((_TORCH, "torch/"))
+    return not file.startswith(_LIBRARIES)
 
 
 def is_layer_file(file: str) -> bool:

@@ -26,14 +26,13 @@ def traces_as_the_newest() -> Iterator[None]:
         yield
         return
     jagged = torch.ops.aten._padded_dense_to_jagged_forward.default
-    with replaced(
-        {
-            patches.DEFER_ASSERT: _defer_assert,
-            patches.INDEXING: _indexing,
-            patches.FAKE_KERNELS.at(jagged): _jagged_of_padded,
-            patches.CONVERSION: _converted,
-        }
-    ):
+    replacements = {
+        patches.DEFER_ASSERT: _defer_assert,
+        patches.INDEXING: _indexing,
+        patches.FAKE_KERNELS.at(jagged): _jagged_of_padded,
+        patches.CONVERSION: _converted,
+    }
+    with replaced(replacements):
         yield
 
 

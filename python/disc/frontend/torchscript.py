@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from .. import errors
+from ..torch_compat import pytree
 from ..torch_compat.scripts import function_from_graph, inline_calls, layer_functions, resolve_overload
 
 _MIRROR = "_disc_mirror"
@@ -259,6 +260,8 @@ _PLAIN: dict[str, Callable[..., Any]] = {
     # Lists whose length depends on data know these functions.
     "stack": torch.stack,
     "cat": torch.cat,
+    # Behind the first nine arguments are choices of a library.
+    "_convolution": lambda *args: torch.ops.aten.convolution.default(*args[:9]),
     # What nn.TransformerEncoderLayer calls where no gradient is needed.
     "_transformer_encoder_layer_fwd": _encoder_layer,
     "_native_multi_head_attention": _native_attention,
@@ -349,12 +352,19 @@ def _converted(value: Any, argument: Any) -> Any:
     return value
 
 
+def _plain_number(value: Any) -> Any:
+    """A number for a symbolic one: PyTorch 2.12 asks for its value where it chooses an overload."""
+    kinds: dict[type, Any] = {torch.SymInt: 2, torch.SymFloat: 2.0, torch.SymBool: True}
+    return kinds.get(type(value), value)
+
+
 def _aten(name: str) -> Callable[..., Any]:
     packet = getattr(torch.ops.aten, name)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            overload = getattr(packet, resolve_overload(f"aten::{name}", *args, **kwargs))
+            plain = pytree.tree_map(_plain_number, (args, kwargs))
+            overload = getattr(packet, resolve_overload(f"aten::{name}", *plain[0], **plain[1]))
         except RuntimeError:
             # A number where the operator has a tensor.
             overload = getattr(packet, packet.overloads()[0])
