@@ -6,24 +6,28 @@ import importlib.metadata
 import os
 import warnings
 
-_MAJOR, _MINOR = 2, 13
-"""The lowering rules are written against the operators of this version, and torch-mlir is built for it."""
+_MAJOR, _MINORS = 2, (12, 13)
+"""The lowering rules are written for the operators of the last one. Each has the whole test suite passed."""
 ANY = "DISC_ANY_TORCH"
 """The environment variable with which other versions are a warning instead of an error."""
 
 
 def supported() -> str:
-    """The versions, as pip takes them."""
-    return f"{_MAJOR}.{_MINOR}.*"
+    """The versions, as pip takes them: ``">=2.12,<2.14"``."""
+    return f">={_MAJOR}.{_MINORS[0]},<{_MAJOR}.{_MINORS[-1] + 1}"
+
+
+def names() -> str:
+    """The versions for readers: ``"2.12 and 2.13"``."""
+    return " and ".join(f"{_MAJOR}.{minor}" for minor in _MINORS)
 
 
 def unsupported(version: str) -> str:
     """Why a version of torch does not work, in one sentence; "" if it works."""
-    if version.split("+")[0].split(".")[:2] == [str(_MAJOR), str(_MINOR)]:
+    if version.split("+")[0].split(".")[:2] in ([str(_MAJOR), str(minor)] for minor in _MINORS):
         return ""
     return (
-        f"DISC compiles with torch {supported()}, and torch {version} is installed; "
-        f"run: pip install 'torch=={supported()}'"
+        f"DISC compiles with torch {names()}, and torch {version} is installed; run: pip install 'torch{supported()}'"
     )
 
 

@@ -118,7 +118,7 @@ def _versions() -> Iterator[Finding]:
 
 
 def _torch(section: str) -> Iterator[Finding]:
-    from ..torch_version import supported, unsupported
+    from ..torch_version import names, unsupported
 
     found = _installed("torch")
     if found is None:
@@ -126,7 +126,7 @@ def _torch(section: str) -> Iterator[Finding]:
     elif problem := unsupported(found):
         yield Finding(section, "torch", problem, "error")
     else:
-        yield Finding(section, "torch", f"{found} (supported: {supported()})")
+        yield Finding(section, "torch", f"{found} (supported: {names()})")
 
 
 def _cpu() -> Iterator[Finding]:

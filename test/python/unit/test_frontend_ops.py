@@ -6,6 +6,7 @@ import torch
 import ir_reference
 from disc.frontend import import_program
 from disc.frontend.decompositions import decomposition_table
+from disc.torch_compat.versions import MINOR
 from op_cases import EXPORT_SIZES, OTHER_SIZES, Batch, assert_same, batches
 
 pytestmark = pytest.mark.share(2)
@@ -22,6 +23,9 @@ def test_ops(names, subtests):
 @pytest.mark.parametrize("names", batches(size=1000), ids=lambda names: names[0])
 def test_decomposed_ops(names, subtests):
     """Decomposed by PyTorch first, as in models where some op needs it."""
+    if MINOR < 13:
+        # torch.export of 2.12 fixes its sizes; disc.compile does not.
+        names = [name for name in names if name != "contraction-matmul_vector_lhs"]
     batch = Batch(names)
     exported = torch.export.export(batch, batch.inputs(EXPORT_SIZES), dynamic_shapes=batch.dynamic_shapes())
     check(batch, import_program(exported.run_decompositions(decomposition_table())), subtests)
