@@ -67,9 +67,11 @@ class Agreement:
         expression = self._expression(have, self._symbols())
         if expression is None or not isinstance(want, sympy.Expr) or expression == want:
             return True
-        if inside_branch and want.is_Integer and want in self._extents.bounds(expression):
+        if inside_branch:
             # The condition may say that a dynamic extent has one size.
-            return True
+            for one, other in ((expression, want), (want, expression)):
+                if one.is_Integer and one in self._extents.bounds(other):
+                    return True
         free = sorted(expression.free_symbols | want.free_symbols, key=str)
         points = [p for p in (self._point(free, *steps) for steps in _STEPS) if p is not None]
         if not points:

@@ -571,3 +571,26 @@ def test_what_a_branch_asks_of_sizes_holds_there_alone(shapes):
         for shape in ((2, 4), (2, 5), (1, 1), (3, 2), (4, 17)):
             x = torch.rand(shape)
             torch.testing.assert_close(model(x), function(x), rtol=0, atol=0)
+
+
+def test_a_table_of_positions_for_one_number_of_patches():
+    """Where the branch holds, sizes of the example differ from what the branch knows."""
+    table = torch.randn(1, 16, 3, generator=torch.Generator().manual_seed(0))
+
+    def embed(x):
+        h, w = x.shape[2] // 4, x.shape[3] // 4
+        tokens = x[:, :, :h, :w].flatten(2).transpose(1, 2)
+        if tokens.shape[1] == 16:
+            tokens = tokens * 2
+            tokens = tokens + table
+        if h * w == 16 and x.shape[2] == x.shape[3]:
+            return tokens + table
+        grid = table.reshape(1, 4, 4, 3).permute(0, 3, 1, 2)
+        grid = functional.interpolate(grid, size=(h, w), mode="bicubic", align_corners=False)
+        return tokens + grid.permute(0, 2, 3, 1).view(1, -1, 3)
+
+    dims = ({0: Dim("b", min=1), 2: Dim("h", min=4), 3: Dim("w", min=4)},)
+    model = disc.compile(embed, (torch.randn(2, 3, 8, 9),), dynamic_shapes=dims)
+    for b, h, w in ((2, 8, 9), (1, 4, 4), (1, 16, 16), (3, 13, 7), (2, 8, 32), (1, 41, 31)):
+        x = torch.randn(b, 3, h, w)
+        torch.testing.assert_close(model(x), embed(x), rtol=1e-5, atol=1e-5)
