@@ -594,3 +594,17 @@ def test_a_table_of_positions_for_one_number_of_patches():
     for b, h, w in ((2, 8, 9), (1, 4, 4), (1, 16, 16), (3, 13, 7), (2, 8, 32), (1, 41, 31)):
         x = torch.randn(b, 3, h, w)
         torch.testing.assert_close(model(x), embed(x), rtol=1e-5, atol=1e-5)
+
+
+def test_lists_of_numbers_of_sizes_as_indices():
+    def ends(x: Tensor) -> tuple[Tensor, ...]:
+        n, mask = x.shape[0], x[0] > x[0].mean()
+        y, z = x.clone(), x.clone()
+        y[[0, n - 1]] = y[[n - 1, 0]] * 2
+        for i in range(n - 1):
+            z[i, [0, 2]] = z[i, [2, 0]] + i
+            z[i, mask] = z[i + 1].amax()
+            z[[i, i + 1]] = z[[i + 1, i]]
+        return x[[0, n - 1, n // 2]], x[:, [n % 3, -1]], x[[0, n - 1], [n % 3, 2]], x[n // 2, [0, -1]], y, z
+
+    compare(ends, (3,), exact=True)
