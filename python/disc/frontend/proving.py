@@ -154,6 +154,13 @@ def rounds_to_less(env: ShapeEnv, condition: Any) -> bool:
     return bool(factor.is_Float and 0 <= factor <= 1 and extent == torch_sympy.ToFloat(more))
 
 
+def _compares_extents(env: ShapeEnv, condition: Any) -> bool:
+    """Whether a condition asks which of several extents of inputs is larger."""
+    parts = condition.args if isinstance(condition, sympy.And) else (condition,)
+    ordered = all(isinstance(part, (sympy.Lt, sympy.Le, sympy.Gt, sympy.Ge)) for part in parts)
+    return ordered and len(condition.free_symbols) > 1 and condition.free_symbols <= env.backed_var_to_val.keys()
+
+
 _active: list[_Prover] = []
 
 
@@ -214,9 +221,17 @@ def proved_by_trying() -> Iterator[None]:
             return None if decided is None else sympy.true if decided else sympy.false
         return result
 
-    def evaluate_expr(original: Any, self: ShapeEnv, expr: Any, hint: Any = None, *args: Any, **kwargs: Any) -> Any:
-        # PyTorch compares an answer with the example's, which may be another one where a condition is assumed.
-        return original(self, expr, None if getattr(self, ASSUMING, False) else hint, *args, **kwargs)
+    def evaluate_expr(original: Any, self: ShapeEnv, *args: Any, **kwargs: Any) -> Any:
+        given = evaluation.bind(self, *args, **kwargs).arguments
+        expr, default = given["orig_expr"], given.get("fallback_value")
+        if default is not None and _compares_extents(self, expr):
+            # Who has a default works for all sizes: x[:n] has min(n, m) elements, whichever is less in the example.
+            known = self._maybe_evaluate_static(expr, size_oblivious=given.get("size_oblivious", False))
+            return sympy.sympify(default) if known is None else known
+        if getattr(self, ASSUMING, False):
+            # PyTorch compares an answer with the example's, which may be another one where a condition is assumed.
+            given["hint"] = None
+        return original(**given)
 
     def refine_ranges(original: Any, self: ShapeEnv, expr: Any) -> None:
         # What a size that depends on data is compared with may be 0 and 1 if the user says so.
@@ -230,6 +245,7 @@ def proved_by_trying() -> Iterator[None]:
                 self.var_to_range[symbol] &= known
 
     signature = inspect.signature(patches.CREATE_SYMBOL.original())
+    evaluation = inspect.signature(patches.EVALUATE_EXPR.original())
     _active.append(prover)
     try:
         with replaced(

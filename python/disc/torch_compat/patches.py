@@ -98,8 +98,9 @@ EVALUATE_STATIC = Patch(
 )
 EVALUATE_EXPR = Patch(
     f"{_SHAPE_ENV}._evaluate_expr",
-    "frontend/proving.py: what a branch knows of sizes may differ from the example's. Without it a branch on sizes"
-    " that the example does not take fails in a trace without the assumption that sizes are not 0 or 1.",
+    "frontend/proving.py: the example does not answer which of two sizes is larger where PyTorch has an answer for all"
+    " sizes, nor what a branch knows otherwise. Without it slices up to the size of another input are wrong, and a"
+    " branch that the example does not take may fail in a trace without the assumption that sizes are not 0 or 1.",
     "(self, orig_expr, hint, fx_node, size_oblivious, fallback_value, forcing_spec)",
 )
 REFINE_RANGES = Patch(

@@ -608,3 +608,46 @@ def test_lists_of_numbers_of_sizes_as_indices():
         return x[[0, n - 1, n // 2]], x[:, [n % 3, -1]], x[[0, n - 1], [n % 3, 2]], x[n // 2, [0, -1]], y, z
 
     compare(ends, (3,), exact=True)
+
+
+_LONG, _SHORT = Dim("long", min=3), Dim("short", min=2)
+
+
+@pytest.mark.parametrize("shapes", ["auto", ({0: _LONG}, {0: _SHORT}), ({0: Dim.AUTO}, {0: _SHORT})])
+@pytest.mark.parametrize("example", [(20, 12), (5, 9)])
+def test_slices_up_to_the_size_of_another_input(shapes, example):
+    """Which of two sizes is less is no question that the example answers, neither in a branch nor outside."""
+
+    def both(q, k):
+        return q[: k.shape[0]], k[: q.shape[0]], q[k.shape[0] :]
+
+    def branch(q, k):
+        return k * 2 if q[0] > 100 else k[: q.shape[0]]
+
+    def loop(q, k):
+        total = torch.zeros(())
+        for i in range(q.shape[0]):
+            total = total + k[: q.shape[0]].sum() + k[i:].sum()
+        return total
+
+    for function in (both, branch, loop):
+        given = [torch.randn(n) for n in example]
+        model = disc.compile(function, given, dynamic_shapes=shapes)
+        for sizes in ((20, 12), (3, 5), (31, 2), (4, 4), (3, 2)):
+            given = [torch.randn(n) for n in sizes]
+            torch.testing.assert_close(model(*given), function(*given))
+
+
+def test_sizes_equal_by_their_dim_in_a_branch():
+    """That k is as long as v is known to the compiled program, not to the trace of the side of a branch."""
+
+    def resized(q, k, v):
+        if q.shape[0] > v.shape[0]:
+            return torch.cat([k, q[: q.shape[0] - v.shape[0]]])
+        return k[: q.shape[0]]
+
+    given = [torch.randn(n) for n in (20, 12, 12)]
+    model = disc.compile(resized, given, dynamic_shapes=({0: _LONG}, {0: _SHORT}, {0: _SHORT}))
+    for n, m in ((20, 12), (3, 5), (31, 2), (4, 4), (3, 100)):
+        given = [torch.randn(size) for size in (n, m, m)]
+        torch.testing.assert_close(model(*given), resized(*given), rtol=0, atol=0)
