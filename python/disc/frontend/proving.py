@@ -103,10 +103,11 @@ class _Prover:
 
     def _enough(self, env: ShapeEnv, symbol: sympy.Symbol, condition: Any) -> range | None:
         """Extents that are enough to try of one that may be as large as it likes; None if that is not known."""
-        least, last = self.least(env, symbol), last_to_try(condition)
-        if (id(env), symbol) in self._ranges or least is None or last is None or last > _MOST:
+        least = self.least(env, symbol)
+        last = None if least is None else last_to_try(condition, least)
+        if (id(env), symbol) in self._ranges or least is None or last is None or last - least > _MOST:
             return None
-        return range(least, max(last, least) + 1)
+        return range(least, last + 1)
 
 
 def _function(symbols: list[sympy.Symbol], condition: Any) -> Callable[..., bool]:
@@ -122,7 +123,7 @@ def holds_from_one(condition: Any) -> bool | None:
     """Whether a condition on one extent holds for 1 and more; None if it is of a kind that is not known."""
     if condition in (sympy.true, sympy.false):
         return bool(condition)
-    last = last_to_try(condition)
+    last = last_to_try(condition, 1)
     if last is None or last > _MOST:
         return None
     holds = _function(list(condition.free_symbols), condition)

@@ -651,3 +651,29 @@ def test_sizes_equal_by_their_dim_in_a_branch():
     for n, m in ((20, 12), (3, 5), (31, 2), (4, 4), (3, 100)):
         given = [torch.randn(size) for size in (n, m, m)]
         torch.testing.assert_close(model(*given), resized(*given), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("least", [2, 5, 16])
+@pytest.mark.parametrize("example", [20, 33])
+def test_remainders_of_a_size_with_a_lower_bound(least, example):
+    """The least size was the only one that was tried: an even one made every size even."""
+
+    def weights(x):
+        n = x.shape[0]
+        y = torch.zeros_like(x)
+        if n % 2 == 0:
+            y[0] = y[n // 2] = 1
+            y[1 : n // 2] = 2
+        else:
+            y[0] = 1
+            y[1 : (n + 1) // 2] = 2
+        return x * y if n % 5 > 0 else y
+
+    model = disc.compile(weights, (torch.randn(example),), dynamic_shapes=({0: Dim("n", min=least)},))
+    for n in (16, 17, 20, 25, 33, 64, 99):
+        x = torch.randn(n)
+        torch.testing.assert_close(model(x), weights(x), rtol=0, atol=0)
+
+
+def test_the_kth_value_of_half_of_a_size():
+    compare(lambda x: x.kthvalue((x.shape[0] + 1) // 2, 0).values, (3,), exact=True)
