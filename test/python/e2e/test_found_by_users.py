@@ -677,3 +677,20 @@ def test_remainders_of_a_size_with_a_lower_bound(least, example):
 
 def test_the_kth_value_of_half_of_a_size():
     compare(lambda x: x.kthvalue((x.shape[0] + 1) // 2, 0).values, (3,), exact=True)
+
+
+def test_transforms_of_as_many_elements_as_data_decides():
+    """PyTorch requires an element, which a number that data decides is not known to be."""
+
+    def spectra(x):
+        chosen = x[x > 0]
+        return torch.fft.rfft(chosen), torch.fft.fft(chosen), torch.fft.ifft(chosen)
+
+    model = disc.compile(spectra, (torch.randn(9),), dynamic_shapes=({0: Dim("n", min=1)},))
+    for n in (9, 1, 2, 17, 64):
+        x = torch.randn(n)
+        x[0] = 1
+        for got, expected in zip(model(x), spectra(x), strict=True):
+            torch.testing.assert_close(got, expected)
+    with pytest.raises(disc.ShapeError):
+        model(-torch.ones(3))
