@@ -694,3 +694,29 @@ def test_transforms_of_as_many_elements_as_data_decides():
             torch.testing.assert_close(got, expected)
     with pytest.raises(disc.ShapeError):
         model(-torch.ones(3))
+
+
+def test_a_mask_for_what_a_cache_contains():
+    """The cut of the cache has a size of its own, which a check at run time makes that of the mask."""
+
+    class Cached(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("keys", torch.zeros(2, 64, 4))
+
+        def forward(self, x, position):
+            begin = position.item()
+            end = begin + x.shape[1]
+            self.keys[:, begin:end] = x
+            scores = x @ self.keys[:, :end].transpose(1, 2)
+            later = torch.arange(end)[None] > torch.arange(begin, end)[:, None]
+            return scores.masked_fill(later, -torch.inf)
+
+    mine, other = Cached(), Cached()
+    given = torch.randn(2, 5, 4), torch.tensor(0)
+    model = disc.compile(mine, given, dynamic_shapes=({1: Dim("t", min=1, max=64)}, None))
+    for t, position in ((5, 0), (1, 5), (1, 6), (7, 3), (13, 40), (2, 62)):
+        given = torch.randn(2, t, 4), torch.tensor(position)
+        torch.testing.assert_close(model(*given), other(*given), rtol=1e-5, atol=1e-5)
+    with pytest.raises(disc.ShapeError):
+        model(torch.randn(2, 3, 4), torch.tensor(62))
