@@ -227,7 +227,11 @@ def proved_by_trying() -> Iterator[None]:
         expr, default = given["orig_expr"], given.get("fallback_value")
         if default is not None and _compares_extents(self, expr):
             # Who has a default works for all sizes: x[:n] has min(n, m) elements, whichever is less in the example.
-            known = self._maybe_evaluate_static(expr, size_oblivious=given.get("size_oblivious", False))
+            # What holds for 2 and more, as n + m <= n * m, may not for 0 and 1.
+            symbols = expr.free_symbols
+            ranges = {**{s: self.var_to_range[s] for s in symbols}, **declared_ranges(self, symbols)}
+            oblivious = given.get("size_oblivious", False)
+            known = self._maybe_evaluate_static(expr, size_oblivious=oblivious, var_to_range=tuple(ranges.items()))
             return sympy.sympify(default) if known is None else known
         if getattr(self, ASSUMING, False):
             # PyTorch compares an answer with the example's, which may be another one where a condition is assumed.

@@ -638,6 +638,19 @@ def test_slices_up_to_the_size_of_another_input(shapes, example):
             torch.testing.assert_close(model(*given), function(*given))
 
 
+def test_a_slice_of_a_product_up_to_a_sum():
+    """The sum is no more than the product for sizes of 2 and more alone."""
+
+    def first(x, y):
+        return (x[:, None] * y).flatten()[: x.shape[0] + y.shape[0]]
+
+    given = torch.randn(6), torch.randn(3)
+    model = disc.compile(first, given, dynamic_shapes=({0: Dim("n", min=1)}, {0: Dim("m", min=1)}))
+    for n, m in ((6, 3), (1, 1), (2, 1), (1, 9), (17, 5)):
+        given = torch.randn(n), torch.randn(m)
+        torch.testing.assert_close(model(*given), first(*given), rtol=0, atol=0)
+
+
 def test_sizes_equal_by_their_dim_in_a_branch():
     """That k is as long as v is known to the compiled program, not to the trace of the side of a branch."""
 
