@@ -67,9 +67,11 @@ class Agreement:
         expression = self._expression(have, self._symbols())
         if expression is None or not isinstance(want, sympy.Expr) or expression == want:
             return True
-        if inside_branch and want.is_Integer and want in self._extents.bounds(expression):
+        if inside_branch:
             # The condition may say that a dynamic extent has one size.
-            return True
+            for one, other in ((expression, want), (want, expression)):
+                if one.is_Integer and one in self._extents.bounds(other):
+                    return True
         free = sorted(expression.free_symbols | want.free_symbols, key=str)
         points = [p for p in (self._point(free, *steps) for steps in _STEPS) if p is not None]
         if not points:
@@ -85,7 +87,9 @@ class Agreement:
         if any(self._compared(have, exact, False) for exact in _exact_quotients(want, env.divisible)):
             return False
         free = sorted(expression.free_symbols | want.free_symbols, key=str)
-        guards = [guard.expr for guard in env.guards if not guard.expr.free_symbols.isdisjoint(free)]
+        # Those of numbers from data are checked at run time.
+        later = [check for checks in env.deferred_runtime_asserts.values() for check in checks]
+        guards = [guard.expr for guard in (*env.guards, *later) if not guard.expr.free_symbols.isdisjoint(free)]
         # A guard may relate these symbols by way of others: ``x.view(a, b)`` asks for ``a * b * n == m * n``.
         every = sorted(set(free).union(*(guard.free_symbols for guard in guards)), key=str)
         points = [p for p in (self._point(every, *steps) for steps in _STEPS) if p is not None]

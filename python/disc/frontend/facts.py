@@ -13,7 +13,7 @@ import torch
 
 from ..torch_compat.symbols import RuntimeAssert, ShapeEnv, ValueRanges, bound_sympy, count_change, try_solve
 from ..torch_compat.tracing import detect_fake_mode
-from .proving import declared_ranges
+from .proving import ASSUMING, declared_ranges
 
 
 def environment() -> ShapeEnv | None:
@@ -30,6 +30,7 @@ class Facts:
         self.ranges = dict(env.var_to_range)
         self._replacements = dict(env.replacements)
         self._axioms = dict(env.axioms)
+        self._assuming = getattr(env, ASSUMING, False)
         self._asserts = {key: list(found) for key, found in env.deferred_runtime_asserts.items()}
 
     def conditions(self) -> list[RuntimeAssert]:
@@ -48,6 +49,7 @@ class Facts:
             asserts[:] = [x for x in asserts if id(x) not in local]
         env.axioms.clear()
         env.axioms.update(self._axioms)
+        setattr(env, ASSUMING, self._assuming)
         equal = [guard.expr.args for guard in env.guards if is_of_inputs(guard.expr)]
         for symbol in self.ranges:
             if symbol not in self._replacements and {symbol, env.replacements.get(symbol)} not in map(set, equal):
@@ -79,6 +81,7 @@ def assume(expr: Any) -> None:
     if isinstance(expr, sympy.logic.boolalg.BooleanAtom):
         return
     env.axioms.update(dict(env.get_implications(expr)))
+    setattr(env, ASSUMING, True)
     if isinstance(expr, sympy.Eq):
         for symbol, value in ((expr.lhs, expr.rhs), (expr.rhs, expr.lhs)):
             if symbol.is_Symbol and symbol not in value.free_symbols:

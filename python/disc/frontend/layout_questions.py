@@ -110,6 +110,9 @@ def _guard_bool(original: Callable[..., bool], self: SymNode, file: str, line: i
     # A model's own conditions come without a file.
     if env is not None and file.endswith(_COMPARISONS) and _of_parts(self.expr):
         return isinstance(self.expr, sympy.Ne)
+    if env is not None and file.endswith(_COMPARISONS) and _of_elements(self.expr):
+        # An operator that requires elements asks so: that there are some is checked at run time.
+        return self.expect_true(file, line)
     of_width = file != "" and _of_index_width(self.expr)
     if env is None or not (of_width or (file.endswith(_COMPARISONS) and _of_layout(env, self.expr))):
         return original(self, file, line)
@@ -162,6 +165,13 @@ def _of_emptiness(condition: Any) -> bool:
         and bool(free_unbacked_symbols(condition))
         and all(factor.is_Symbol or (factor.is_Integer and factor > 0) for factor in sympy.Mul.make_args(condition.lhs))
     )
+
+
+def _of_elements(condition: Any) -> bool:
+    """Whether a condition says that a size that depends on data is at least 1."""
+    if not isinstance(condition, (sympy.Ge, sympy.Gt, sympy.Le, sympy.Lt)) or not free_unbacked_symbols(condition):
+        return False
+    return bool(condition.lts == int(not isinstance(condition, (sympy.Gt, sympy.Lt))))
 
 
 def _in_fake_kernel() -> bool:

@@ -35,15 +35,28 @@ class _Lines:
         return _Lines(self.slope * by, self.period, self.off * abs(by), self.start)
 
 
-def last_to_try(condition: Any) -> int | None:
-    """The extent up to which a condition on one symbol is tested; None if it is of another kind."""
-    if not isinstance(condition, _RELATIONS) or len(condition.free_symbols) != 1:
+def last_to_try(condition: Any, least: int = 0) -> int | None:
+    """The extent up to which a condition on one symbol, of ``least`` or more, is tested; None if it is of another kind."""
+    found = _repetition(condition)
+    return None if found is None else max(found[0], least) + found[1]
+
+
+def _repetition(condition: Any) -> tuple[int, int] | None:
+    """From which extent on a condition repeats, and after how many extents."""
+    if len(condition.free_symbols) != 1:
+        return None
+    if isinstance(condition, (sympy.And, sympy.Or)):
+        known = [_repetition(part) for part in condition.args]
+        parts = [part for part in known if part is not None]
+        whole = len(parts) == len(known)
+        return (max(begin for begin, _ in parts), math.lcm(*(period for _, period in parts))) if whole else None
+    if not isinstance(condition, _RELATIONS):
         return None
     sides = [_lines(side) for side in condition.args]
     if any(side is None for side in sides):
         return None
     left, right = (side for side in sides if side is not None)
-    return _apart(left, right) + math.lcm(left.period, right.period)
+    return _apart(left, right), math.lcm(left.period, right.period)
 
 
 def _apart(a: _Lines, b: _Lines) -> int:

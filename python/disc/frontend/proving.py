@@ -33,6 +33,8 @@ from ..torch_compat.symbols import (
 from .periodic import last_to_try
 from .readable import readable
 
+# The attribute of torch's symbols that is true while a condition is assumed of them: inside of a branch.
+ASSUMING = "_disc_assuming"
 # More than so many points are not tried.
 _MOST = 50_000
 # A symbol is a Boolean, too, as sympy has it.
@@ -101,10 +103,11 @@ class _Prover:
 
     def _enough(self, env: ShapeEnv, symbol: sympy.Symbol, condition: Any) -> range | None:
         """Extents that are enough to try of one that may be as large as it likes; None if that is not known."""
-        least, last = self.least(env, symbol), last_to_try(condition)
-        if (id(env), symbol) in self._ranges or least is None or last is None or last > _MOST:
+        least = self.least(env, symbol)
+        last = None if least is None else last_to_try(condition, least)
+        if (id(env), symbol) in self._ranges or least is None or last is None or last - least > _MOST:
             return None
-        return range(least, max(last, least) + 1)
+        return range(least, last + 1)
 
 
 def _function(symbols: list[sympy.Symbol], condition: Any) -> Callable[..., bool]:
@@ -120,7 +123,7 @@ def holds_from_one(condition: Any) -> bool | None:
     """Whether a condition on one extent holds for 1 and more; None if it is of a kind that is not known."""
     if condition in (sympy.true, sympy.false):
         return bool(condition)
-    last = last_to_try(condition)
+    last = last_to_try(condition, 1)
     if last is None or last > _MOST:
         return None
     holds = _function(list(condition.free_symbols), condition)
@@ -150,6 +153,13 @@ def rounds_to_less(env: ShapeEnv, condition: Any) -> bool:
         return False
     factor, extent = value.args
     return bool(factor.is_Float and 0 <= factor <= 1 and extent == torch_sympy.ToFloat(more))
+
+
+def _compares_extents(env: ShapeEnv, condition: Any) -> bool:
+    """Whether a condition asks which of several extents of inputs is larger."""
+    parts = condition.args if isinstance(condition, sympy.And) else (condition,)
+    ordered = all(isinstance(part, (sympy.Lt, sympy.Le, sympy.Gt, sympy.Ge)) for part in parts)
+    return ordered and len(condition.free_symbols) > 1 and condition.free_symbols <= env.backed_var_to_val.keys()
 
 
 _active: list[_Prover] = []
@@ -212,6 +222,22 @@ def proved_by_trying() -> Iterator[None]:
             return None if decided is None else sympy.true if decided else sympy.false
         return result
 
+    def evaluate_expr(original: Any, self: ShapeEnv, *args: Any, **kwargs: Any) -> Any:
+        given = evaluation.bind(self, *args, **kwargs).arguments
+        expr, default = given["orig_expr"], given.get("fallback_value")
+        if default is not None and _compares_extents(self, expr):
+            # Who has a default works for all sizes: x[:n] has min(n, m) elements, whichever is less in the example.
+            # What holds for 2 and more, as n + m <= n * m, may not for 0 and 1.
+            symbols = expr.free_symbols
+            ranges = {**{s: self.var_to_range[s] for s in symbols}, **declared_ranges(self, symbols)}
+            oblivious = given.get("size_oblivious", False)
+            known = self._maybe_evaluate_static(expr, size_oblivious=oblivious, var_to_range=tuple(ranges.items()))
+            return sympy.sympify(default) if known is None else known
+        if getattr(self, ASSUMING, False):
+            # PyTorch compares an answer with the example's, which may be another one where a condition is assumed.
+            given["hint"] = None
+        return original(**given)
+
     def refine_ranges(original: Any, self: ShapeEnv, expr: Any) -> None:
         # Sizes that a data-dependent size is compared with may be 0 and 1 if the user declared that.
         wider = declared_ranges(self, expr.free_symbols) if free_unbacked_symbols(expr) else {}
@@ -224,12 +250,14 @@ def proved_by_trying() -> Iterator[None]:
                 self.var_to_range[symbol] &= known
 
     signature = inspect.signature(patches.CREATE_SYMBOL.original())
+    evaluation = inspect.signature(patches.EVALUATE_EXPR.original())
     _active.append(prover)
     try:
         with replaced(
             {
                 patches.CREATE_SYMBOL: create_symbol,
                 patches.EVALUATE_STATIC: evaluate_static,
+                patches.EVALUATE_EXPR: evaluate_expr,
                 patches.REFINE_RANGES: refine_ranges,
             }
         ):

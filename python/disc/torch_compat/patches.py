@@ -96,6 +96,13 @@ EVALUATE_STATIC = Patch(
     " refuses them.",
     "(self, expr, unbacked_only, compute_hint, size_oblivious, axioms, var_to_range)",
 )
+EVALUATE_EXPR = Patch(
+    f"{_SHAPE_ENV}._evaluate_expr",
+    "frontend/proving.py: the example does not answer which of two sizes is larger where PyTorch has an answer for all"
+    " sizes, nor what a branch knows otherwise. Without it slices up to the size of another input are wrong, and a"
+    " branch that the example does not take may fail in a trace without the assumption that sizes are not 0 or 1.",
+    "(self, orig_expr, hint, fx_node, size_oblivious, fallback_value, forcing_spec)",
+)
 REFINE_RANGES = Patch(
     f"{_SHAPE_ENV}._refine_ranges",
     "frontend/proving.py: the ranges of sizes that depend on data follow from the user's range of a dim, and not from"

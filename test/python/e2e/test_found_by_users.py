@@ -571,3 +571,165 @@ def test_what_a_branch_asks_of_sizes_holds_there_alone(shapes):
         for shape in ((2, 4), (2, 5), (1, 1), (3, 2), (4, 17)):
             x = torch.rand(shape)
             torch.testing.assert_close(model(x), function(x), rtol=0, atol=0)
+
+
+def test_a_table_of_positions_for_one_number_of_patches():
+    """Where the branch holds, sizes of the example differ from what the branch knows."""
+    table = torch.randn(1, 16, 3, generator=torch.Generator().manual_seed(0))
+
+    def embed(x):
+        h, w = x.shape[2] // 4, x.shape[3] // 4
+        tokens = x[:, :, :h, :w].flatten(2).transpose(1, 2)
+        if tokens.shape[1] == 16:
+            tokens = tokens * 2
+            tokens = tokens + table
+        if h * w == 16 and x.shape[2] == x.shape[3]:
+            return tokens + table
+        grid = table.reshape(1, 4, 4, 3).permute(0, 3, 1, 2)
+        grid = functional.interpolate(grid, size=(h, w), mode="bicubic", align_corners=False)
+        return tokens + grid.permute(0, 2, 3, 1).view(1, -1, 3)
+
+    dims = ({0: Dim("b", min=1), 2: Dim("h", min=4), 3: Dim("w", min=4)},)
+    model = disc.compile(embed, (torch.randn(2, 3, 8, 9),), dynamic_shapes=dims)
+    for b, h, w in ((2, 8, 9), (1, 4, 4), (1, 16, 16), (3, 13, 7), (2, 8, 32), (1, 41, 31)):
+        x = torch.randn(b, 3, h, w)
+        torch.testing.assert_close(model(x), embed(x), rtol=1e-5, atol=1e-5)
+
+
+def test_lists_of_numbers_of_sizes_as_indices():
+    def ends(x: Tensor) -> tuple[Tensor, ...]:
+        n, mask = x.shape[0], x[0] > x[0].mean()
+        y, z = x.clone(), x.clone()
+        y[[0, n - 1]] = y[[n - 1, 0]] * 2
+        for i in range(n - 1):
+            z[i, [0, 2]] = z[i, [2, 0]] + i
+            z[i, mask] = z[i + 1].amax()
+            z[[i, i + 1]] = z[[i + 1, i]]
+        return x[[0, n - 1, n // 2]], x[:, [n % 3, -1]], x[[0, n - 1], [n % 3, 2]], x[n // 2, [0, -1]], y, z
+
+    compare(ends, (3,), exact=True)
+
+
+_LONG, _SHORT = Dim("long", min=3), Dim("short", min=2)
+
+
+@pytest.mark.parametrize("shapes", ["auto", ({0: _LONG}, {0: _SHORT}), ({0: Dim.AUTO}, {0: _SHORT})])
+@pytest.mark.parametrize("example", [(20, 12), (5, 9)])
+def test_slices_up_to_the_size_of_another_input(shapes, example):
+    """Which of two sizes is less is no question that the example answers, neither in a branch nor outside."""
+
+    def both(q, k):
+        return q[: k.shape[0]], k[: q.shape[0]], q[k.shape[0] :]
+
+    def branch(q, k):
+        return k * 2 if q[0] > 100 else k[: q.shape[0]]
+
+    def loop(q, k):
+        total = torch.zeros(())
+        for i in range(q.shape[0]):
+            total = total + k[: q.shape[0]].sum() + k[i:].sum()
+        return total
+
+    for function in (both, branch, loop):
+        given = [torch.randn(n) for n in example]
+        model = disc.compile(function, given, dynamic_shapes=shapes)
+        for sizes in ((20, 12), (3, 5), (31, 2), (4, 4), (3, 2)):
+            given = [torch.randn(n) for n in sizes]
+            torch.testing.assert_close(model(*given), function(*given))
+
+
+def test_a_slice_of_a_product_up_to_a_sum():
+    """The sum is no more than the product for sizes of 2 and more alone."""
+
+    def first(x, y):
+        return (x[:, None] * y).flatten()[: x.shape[0] + y.shape[0]]
+
+    given = torch.randn(6), torch.randn(3)
+    model = disc.compile(first, given, dynamic_shapes=({0: Dim("n", min=1)}, {0: Dim("m", min=1)}))
+    for n, m in ((6, 3), (1, 1), (2, 1), (1, 9), (17, 5)):
+        given = torch.randn(n), torch.randn(m)
+        torch.testing.assert_close(model(*given), first(*given), rtol=0, atol=0)
+
+
+def test_sizes_equal_by_their_dim_in_a_branch():
+    """That k is as long as v is known to the compiled program, not to the trace of the side of a branch."""
+
+    def resized(q, k, v):
+        if q.shape[0] > v.shape[0]:
+            return torch.cat([k, q[: q.shape[0] - v.shape[0]]])
+        return k[: q.shape[0]]
+
+    given = [torch.randn(n) for n in (20, 12, 12)]
+    model = disc.compile(resized, given, dynamic_shapes=({0: _LONG}, {0: _SHORT}, {0: _SHORT}))
+    for n, m in ((20, 12), (3, 5), (31, 2), (4, 4), (3, 100)):
+        given = [torch.randn(size) for size in (n, m, m)]
+        torch.testing.assert_close(model(*given), resized(*given), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("least", [2, 5, 16])
+@pytest.mark.parametrize("example", [20, 33])
+def test_remainders_of_a_size_with_a_lower_bound(least, example):
+    """The least size was the only one that was tried: an even one made every size even."""
+
+    def weights(x):
+        n = x.shape[0]
+        y = torch.zeros_like(x)
+        if n % 2 == 0:
+            y[0] = y[n // 2] = 1
+            y[1 : n // 2] = 2
+        else:
+            y[0] = 1
+            y[1 : (n + 1) // 2] = 2
+        return x * y if n % 5 > 0 else y
+
+    model = disc.compile(weights, (torch.randn(example),), dynamic_shapes=({0: Dim("n", min=least)},))
+    for n in (16, 17, 20, 25, 33, 64, 99):
+        x = torch.randn(n)
+        torch.testing.assert_close(model(x), weights(x), rtol=0, atol=0)
+
+
+def test_the_kth_value_of_half_of_a_size():
+    compare(lambda x: x.kthvalue((x.shape[0] + 1) // 2, 0).values, (3,), exact=True)
+
+
+def test_transforms_of_as_many_elements_as_data_decides():
+    """PyTorch requires an element, which a number that data decides is not known to be."""
+
+    def spectra(x):
+        chosen = x[x > 0]
+        return torch.fft.rfft(chosen), torch.fft.fft(chosen), torch.fft.ifft(chosen)
+
+    model = disc.compile(spectra, (torch.randn(9),), dynamic_shapes=({0: Dim("n", min=1)},))
+    for n in (9, 1, 2, 17, 64):
+        x = torch.randn(n)
+        x[0] = 1
+        for got, expected in zip(model(x), spectra(x), strict=True):
+            torch.testing.assert_close(got, expected)
+    with pytest.raises(disc.ShapeError):
+        model(-torch.ones(3))
+
+
+def test_a_mask_for_what_a_cache_contains():
+    """The cut of the cache has a size of its own, which a check at run time makes that of the mask."""
+
+    class Cached(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("keys", torch.zeros(2, 64, 4))
+
+        def forward(self, x, position):
+            begin = position.item()
+            end = begin + x.shape[1]
+            self.keys[:, begin:end] = x
+            scores = x @ self.keys[:, :end].transpose(1, 2)
+            later = torch.arange(end)[None] > torch.arange(begin, end)[:, None]
+            return scores.masked_fill(later, -torch.inf)
+
+    mine, other = Cached(), Cached()
+    given = torch.randn(2, 5, 4), torch.tensor(0)
+    model = disc.compile(mine, given, dynamic_shapes=({1: Dim("t", min=1, max=64)}, None))
+    for t, position in ((5, 0), (1, 5), (1, 6), (7, 3), (13, 40), (2, 62)):
+        given = torch.randn(2, t, 4), torch.tensor(position)
+        torch.testing.assert_close(model(*given), other(*given), rtol=1e-5, atol=1e-5)
+    with pytest.raises(disc.ShapeError):
+        model(torch.randn(2, 3, 4), torch.tensor(62))

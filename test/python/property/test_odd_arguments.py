@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
+
 from disc.torch_compat.versions import MINOR
 
 from . import odd_arguments

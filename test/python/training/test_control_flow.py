@@ -393,9 +393,9 @@ def test_gradients_are_those_of_eager(name):
 @pytest.mark.parametrize("name", LOOPS)
 def test_products_of_gradients_are_computed_behind_loops(name):
     """One product for all steps instead of one in each, and no gradient of a weight that each step reads and writes."""
-    right_in_eager(function)
     torch.manual_seed(0)
     function, products, launches = LOOPS[name]
+    right_in_eager(function)
     module = Layer(function)
     eager = copy.deepcopy(module)
     # A scan of PyTorch's makes a step.

@@ -34,13 +34,18 @@ def truth(condition, n):
 
 
 @settings(max_examples=150, deadline=None)
-@given(EXPRESSIONS, EXPRESSIONS, RELATIONS, st.integers(0, 5000))
-def test_what_holds_up_to_there_holds_beyond(left, right, relation, beyond):
+@given(EXPRESSIONS, EXPRESSIONS, RELATIONS, st.integers(0, 5000), st.integers(0, 40), st.integers(1, 6))
+def test_what_holds_up_to_there_holds_beyond(left, right, relation, beyond, least, period):
     condition = relation(left, right)
-    last = last_to_try(condition) if condition not in (sympy.true, sympy.false) else None
+    holds_beyond(condition, beyond, least)
+    holds_beyond(sympy.And(condition, sympy.Ge(torch_sympy.PythonMod(N, period), 1)), beyond, least)
+
+
+def holds_beyond(condition, beyond, least):
+    last = last_to_try(condition, least) if condition not in (sympy.true, sympy.false) else None
     if last is None or last > 400:
         return
-    seen = {truth(condition, n) for n in range(1, last + 1)}
+    seen = {truth(condition, n) for n in range(least, last + 1)}
     if len(seen) == 1:
         assert truth(condition, last + beyond) in seen
 
@@ -56,3 +61,8 @@ def test_what_holds_up_to_there_holds_beyond(left, right, relation, beyond):
 )
 def test_kinds(condition, expected):
     assert last_to_try(condition) == expected
+
+
+def test_a_whole_period_is_tried_from_the_least_extent():
+    even = sympy.Eq(torch_sympy.PythonMod(N, 2), 0, evaluate=False)
+    assert [last_to_try(even, least) for least in (0, 1, 2, 16)] == [2, 3, 4, 18]

@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from ... import errors
 from ...source_lines import lines_of
-from ...torch_compat import patches
+from ...torch_compat import patches, pytree
 from ...torch_compat.operators import broadcast_shapes
 from ...torch_compat.patching import Replacement, caller, replaced
 from ...torch_compat.symbols import GuardOnDataDependentSymNode
@@ -100,6 +100,8 @@ class _Guarding(TorchFunctionMode):
             raise NeedsRewriting("the value of a tensor is known at run time only")
         if func is Tensor.item and _asks_for_types(sys._getframe(1)):
             raise NeedsRewriting("the type of a number that is known at run time only")
+        if func is Tensor.__getitem__ or func is Tensor.__setitem__:
+            args = (args[0], _with_tensors(args[1]), *args[2:])
         if func is Tensor.__setitem__:
             # x[:, t] = y with a dynamic t, which torch.export does for reading alone.
             x, index, y = args
@@ -152,6 +154,28 @@ def _only_slices(items: list[Any]) -> bool:
     return plain and any(isinstance(bound, torch.SymInt) or _is_number(bound) for bound in bounds)
 
 
+def _with_tensors(index: Any) -> Any:
+    """An index with tensors in the place of lists of which a number is dynamic: PyTorch would take the example's."""
+    if isinstance(index, tuple):
+        return tuple(_indices(item) if _is_dynamic_list(item) else item for item in index)
+    # PyTorch takes a list of lists for a tuple, and warns.
+    nested = isinstance(index, list) and any(isinstance(item, list) for item in index)
+    return _indices(index) if _is_dynamic_list(index) and not nested else index
+
+
+def _is_dynamic_list(index: Any) -> bool:
+    numbers = pytree.tree_leaves(index) if isinstance(index, list) else ()
+    dynamic = any(isinstance(n, torch.SymInt) for n in numbers)
+    return dynamic and all(isinstance(n, (int, torch.SymInt)) for n in numbers)
+
+
+def _indices(numbers: Any) -> Tensor:
+    """``torch.tensor(numbers)`` of a list of integers, or of such lists."""
+    if isinstance(numbers, list):
+        return torch.stack([_indices(n) for n in numbers])
+    return number_tensor(numbers, torch.int64)
+
+
 def _is_mixed(index: Any) -> bool:
     """Whether numbers that are known at run time only are beside tensors of indices, where PyTorch refuses them."""
     items = _items(index)
@@ -200,8 +224,10 @@ def _set(x: Tensor, items: list[Any], y: Any) -> Tensor:
     """``x[items] = y``."""
     items = _without_ellipsis(x, items)
     indices: list[Tensor | None] = []
+    dim = 0
     for item in items:
-        dim = len(indices)
+        if isinstance(item, list):
+            item = torch.tensor(item)
         if isinstance(item, (int, torch.SymInt)) and not isinstance(item, bool):
             x = x.select(dim, item)
             continue
@@ -209,9 +235,8 @@ def _set(x: Tensor, items: list[Any], y: Any) -> Tensor:
             x = x.unsqueeze(dim)
         elif isinstance(item, slice):
             x = torch.ops.aten.slice(x, dim, item.start, item.stop, 1 if item.step is None else item.step)
-        elif not isinstance(item, Tensor) or item.dtype == torch.bool:
-            raise IndexError("a number known at run time only and a mask or a list as indices of one assignment")
         indices.append(item if isinstance(item, Tensor) else None)
+        dim += item.dim() if isinstance(item, Tensor) and item.dtype == torch.bool else 1
     if not any(index is not None for index in indices):
         return x.copy_(y) if isinstance(y, Tensor) else x.fill_(y)
     values = y.to(x.dtype) if isinstance(y, Tensor) else number_tensor(y, x.dtype)
