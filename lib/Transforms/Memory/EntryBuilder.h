@@ -100,8 +100,16 @@ private:
   static bool isStacked(LoopOp loop, Value written);
   SymExpr stackBytes(LoopOp loop, unsigned result);
 
+  /// What a tensor occupies. An extent is negative at most for sizes at which its branch is not taken: it counts as 0,
+  /// as the arena is laid out for all branches.
   SymExpr bytesOf(Value tensor) {
-    return SymExpr::product(shapes.dims(tensor)) * SymExpr(elementBytes(tensor.getType()));
+    SymExpr bytes(elementBytes(tensor.getType()));
+    for (const SymExpr &extent : shapes.dims(tensor))
+      bytes = bytes * notNegative(extent);
+    return bytes;
+  }
+  SymExpr notNegative(const SymExpr &expr) {
+    return shapes.lessEqual(SymExpr(0), expr) ? expr : SymExpr::max(expr, SymExpr(0));
   }
   Value dim(const SymExpr &expr) { return DimOp::create(b, loc, expr); }
 

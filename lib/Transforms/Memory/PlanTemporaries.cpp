@@ -86,7 +86,7 @@ bool EntryBuilder::isStacked(LoopOp loop, Value written) {
 
 /// Memory for as many rows as there may be.
 SymExpr EntryBuilder::stackBytes(LoopOp loop, unsigned result) {
-  return shapes.expr(loop.getCount()) * bytesOf(loop.getNext().getValues()[result]);
+  return notNegative(shapes.expr(loop.getCount())) * bytesOf(loop.getNext().getValues()[result]);
 }
 
 /// What a branch gives is computed where its result is to be, if a side computes it.

@@ -36,7 +36,7 @@ class _Lines:
 
 
 def last_to_try(condition: Any, least: int = 0) -> int | None:
-    """The extent up to which a condition on one symbol, of ``least`` or more, is tested; None if it is of another kind."""
+    """The extent up to which a condition on one symbol from ``least`` on is tested; None if it is of another kind."""
     found = _repetition(condition)
     return None if found is None else max(found[0], least) + found[1]
 
