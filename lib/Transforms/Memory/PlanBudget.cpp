@@ -304,8 +304,7 @@ StepFlow FlowPlanner::at(const Sizes &sizes) {
   StepFlow out = flow;
   for (auto [value, size] : llvm::zip(out.values, bytes)) {
     constexpr int64_t line = ArenaPlanner::alignment;
-    // Negative at most where its branch is not taken.
-    value.bytes = (std::max<int64_t>(evaluate(size, sizes), 0) + line - 1) / line * line;
+    value.bytes = (evaluate(size, sizes) + line - 1) / line * line;
   }
   for (auto [step, cost, op] : llvm::zip(out.steps, costs, ops)) {
     step.cost = evaluate(cost, sizes);

@@ -733,3 +733,19 @@ def test_a_mask_for_what_a_cache_contains():
         torch.testing.assert_close(model(*given), other(*given), rtol=1e-5, atol=1e-5)
     with pytest.raises(disc.ShapeError):
         model(torch.randn(2, 3, 4), torch.tensor(62))
+
+
+def test_an_extent_that_is_negative_where_its_branch_is_not_taken():
+    """The arena is laid out for both branches: a temporary of the other one occupied a negative number of bytes."""
+
+    def fn(q: Tensor, k: Tensor) -> Tensor:
+        more = q.shape[0] - k.shape[0]
+        if more > 0:
+            return torch.zeros(more, more).cumsum(0).sum() + (q[:more] * 2).exp().cumsum(0).sum() + k.cumsum(0).sum()
+        return k.cumsum(0).sum()
+
+    dims = ({0: Dim("l", min=1)}, {0: Dim("s", min=1)})
+    model = disc.compile(fn, (torch.randn(20).double(), torch.randn(12).double()), dynamic_shapes=dims)
+    for left, right in ((3, 100), (100, 3), (1, 1), (3, 100_000), (257, 1), (1, 17)):
+        q, k = torch.randn(left).double(), torch.randn(right).double()
+        torch.testing.assert_close(model(q, k), fn(q, k))
