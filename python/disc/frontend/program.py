@@ -36,6 +36,7 @@ from .input_check import check_inputs
 from .keyword_arguments import named_keywords
 from .lower import Lowering
 from .markers import is_step
+from .object_arguments import as_strings, constants, find_objects, is_same, put_back
 from .repeated_inputs import asked_symbols, repeated_inputs
 from .returns import Output, Returns
 from .shape_specs import check_sizes, resolved
@@ -170,7 +171,7 @@ class ImportedProgram:
                 raise errors.CallError(structure.difference(self.in_spec, spec, self.signature))
         for leaf, value in self.constants.items():
             found = leaves[leaf]
-            if found is not value and (type(found) is not type(value) or found != value):
+            if not is_same(found, value):
                 raise errors.ConstantError(self._constant_differs(leaf, value, found, args, kwargs))
         return [i.taken(leaves[i.leaf]) for i in self.inputs]
 
@@ -294,8 +295,11 @@ def _imported_module(
     nested = jagged.find(args, kwargs or {})
     if nested:
         args, kwargs = jagged.replaced(args, kwargs or {}, nested)
+    objects = find_objects(args, kwargs or {})
+    if objects:
+        args, kwargs = as_strings(args, kwargs or {}, objects)
     floats = find_floats(args, kwargs or {})
-    with jagged.as_parts(model, nested), jagged.watched() as asked:
+    with jagged.as_parts(model, nested), jagged.watched() as asked, put_back(model, objects):
         imported = _traced(
             model,
             args,
@@ -310,6 +314,7 @@ def _imported_module(
             negotiation=negotiation,
             training=training,
         )
+    imported.constants |= constants(args, kwargs or {}, objects)
     imported.trees = found
     imported.nested = jagged.with_asked(nested, asked)
     imported.returns_nested = jagged.are_returned(imported.out_spec)
