@@ -122,9 +122,9 @@ def compile(
         model: a module, a function, a method, a ``functools.partial`` or another callable; a program that
             ``torch.export.export`` returned; or an ONNX model, in a file or as a ModelProto.
         args: example arguments, as for ``torch.export.export``, or one tensor, which is ``(tensor,)``. An ONNX model
-            needs no examples. Values that are not tensors, such as strings, bools, dtypes, slices, functions and None,
-            are constants of the compiled model, and calls must pass the same values. Floats are inputs where the model's code allows it,
-            ints if ``dynamic_shapes`` makes them dynamic.
+            needs no examples. Values that are not tensors, such as strings, bools, dtypes,
+            slices, functions and None, are constants of the compiled model, and calls must pass the same values. Floats
+            are inputs where the model's code allows it, ints if ``dynamic_shapes`` makes them dynamic.
         kwargs: example keyword arguments.
         examples: several examples instead of ``args`` and ``kwargs``: each is a tuple of arguments, a dict of keyword
             arguments, or a tensor. Dims and ints that differ between them are dynamic, the others static unless

@@ -339,9 +339,9 @@ def _failure(error: BaseException) -> errors.CompileError:
         kind = found[1].rpartition(".")[2]
         role = "a result of the model" if text.startswith("Found") else "an argument of the example"
         advice = (
-            "pass tensors, numbers, strings, functions, dtypes, slices and None, and return tensors, numbers, strings and"
-            " None, alone or in tuples, lists, dicts, dataclasses and"
-            f" NamedTuples; or register {kind} with torch.utils._pytree.register_pytree_node"
+            "pass tensors, numbers, strings, functions, dtypes, slices and None, and return tensors, numbers, strings"
+            " and None, alone or in tuples, lists, dicts, dataclasses and NamedTuples; or register"
+            f" {kind} with torch.utils._pytree.register_pytree_node"
         )
         return errors.UnsupportedTypeError("import", f"{role} is of the unsupported type {found[1]}", help=advice)
     return endless(error) or model_error(error) or errors.ExportError("import", f"torch.export failed: {text}", source)
