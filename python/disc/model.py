@@ -28,6 +28,7 @@ from .given_sizes import check_given_sizes
 from .guards import Guard
 from .kernels import KernelInfo
 from .memory import MemoryCurve, MemoryUse
+from .module_interface import ModuleInterface
 from .pipeline import IMPORT, Pipeline
 from .profile import Call, Launch, Profile
 from .recorder import RawCall, Recorder
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from .reporting import Report
 
 
-class Model:
+class Model(ModuleInterface):
     """The result of :func:`disc.compile`: call it as the original module, at any shape it was compiled for.
 
     Calls may come from several threads at once. Inputs are not copied; outputs are tensors of the caller's. Parameters

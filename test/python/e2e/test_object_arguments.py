@@ -54,7 +54,8 @@ def test_a_model(name, tmp_path):
 def test_another_value_is_an_error():
     model = disc.compile(Steps(), (torch.randn(5, 6), torch.float64, slice(1, 3)), dynamic_shapes="auto")
     with pytest.raises(
-        disc.errors.ConstantError, match=r"argument 'dtype' is a constant .* expected torch.float64, .* got torch.float16"
+        disc.errors.ConstantError,
+        match=r"argument 'dtype' is a constant .* expected torch.float64, .* got torch.float16",
     ):
         model(torch.randn(5, 6), torch.half, slice(1, 3))
     with pytest.raises(
