@@ -35,6 +35,7 @@ from . import (
     jagged_tracing,
     layout_questions,
     meta_kernels,
+    replaced_buffers,
 )
 from .argument_paths import leaf_names, signature_of
 from .entry_guards import EntryGuard, allows_negative, entry_guards, lines_of, note_lines, requires_two, with_sources
@@ -49,7 +50,6 @@ from .recurrent import kept_whole
 from .recursion import kept_recursion
 from .rewriting.conditions import narrowing_hints
 from .rewriting.convert import rewritten
-from .rewriting.graph import without_left_hooks
 from .rewriting.hooks import ASKED, NeedsRewriting, guarded, is_builtin, needs_rewriting
 from .rewriting.recursion import Recursive, endless
 from .script_operators import numbers_in_python
@@ -183,7 +183,7 @@ def _attempts(
 
         def traced() -> ExportedProgram:
             with part("torch.export"):
-                with user_frames(), without_left_hooks():
+                with user_frames(), replaced_buffers.as_updates(module) as buffers:
                     tracing.second = False
                     program = _traced(module, args, kwargs, dynamic_shapes)
                     if tracing.takes_numbers:
@@ -191,6 +191,7 @@ def _attempts(
                         check_same(program, _traced(module, args, kwargs, dynamic_shapes))
                 check_sharing(program)
                 changes.report(program)
+                buffers.report(program)
                 settle(program.graph)
                 enum_arguments.settle(program)
                 return program

@@ -66,12 +66,6 @@ CHECK = Patch(
     " dropped, or refused.",
     "(error_type, cond, message)",
 )
-BUFFER_HOOKS = ItemPatch(
-    "torch.nn.modules.module:_global_buffer_registration_hooks",
-    "torch.export notes which buffers a model sets. Restoring a model's state between the sides of a branch must not"
-    " be noted: the program would return the nodes of a side that was left.",
-    None,
-)
 
 # -- the model's attributes: frontend/attributes.py -------------------------------------------------------
 
@@ -80,6 +74,13 @@ ATTRIBUTES = Patch(
     "Runs around the model's call and puts its attributes back. Before that, those that the call changes are noted."
     " Without it a model that counts its calls in an attribute compiles without notice, and does not count.",
     "(mod)",
+)
+
+BUFFER_ASSIGNMENTS = Patch(
+    "torch.export._trace:register_buffer_assignment_hook",
+    "frontend/replaced_buffers.py: buffers that a call replaces are updates at its end. PyTorch's own hook knows those"
+    " of the outermost module alone, and those that a side of a branch sets which is left.",
+    "(mod, assigned_buffers)",
 )
 
 # -- symbols and their ranges -----------------------------------------------------------------------------

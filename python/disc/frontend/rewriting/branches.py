@@ -360,9 +360,8 @@ def branch(
                 graph.require(torch.logical_not(pred) if side is sides[0] else pred, text_of_raise(error))
             graph.keep_conditions(token)
         left = _Side(get(), heap.changes(), region.copies, raised, region, facts)
-        with graph.unnoticed():
-            heap.restore(left.changes)
-            put(before)
+        heap.restore(left.changes)
+        put(before)
         return left
 
     then = run(sides[0], begin)

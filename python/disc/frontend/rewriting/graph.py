@@ -11,8 +11,6 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from ...torch_compat import patches
-from ...torch_compat.patching import instead, replaced
 from ...torch_compat.symbols import ShapeEnv, ValueRanges, bound_sympy, int_oo, torch_sympy
 from ...torch_compat.tracing import disable_proxy_modes_tracing, get_proxy_mode, get_proxy_slot
 from .. import facts, markers
@@ -69,27 +67,6 @@ def widen(number: Any, values: Iterable[Any]) -> None:
 
 
 @contextmanager
-def unnoticed() -> Iterator[None]:
-    """Inside, torch.export does not see which buffers are set: it would look for their nodes."""
-    hooks = patches.BUFFER_HOOKS
-    with replaced({hooks.at(key): instead(lambda *_: None) for key in hooks.items()}):
-        yield
-
-
-@contextmanager
-def without_left_hooks() -> Iterator[None]:
-    """Takes away the hook by which torch.export notes which buffers are set; before 2.13 it stays after an error."""
-    hooks = patches.BUFFER_HOOKS.items()
-    before = list(hooks)
-    try:
-        yield
-    finally:
-        for key, hook in list(hooks.items()):
-            if key not in before and hook.__name__ == "_map_assigned_buffer_to_proxy":
-                del hooks[key]
-
-
-@contextmanager
 def tried(holding: Iterable[Any] = ()) -> Iterator[None]:
     """Discards the nodes that are traced inside, and what was learned about symbols.
 
@@ -101,7 +78,7 @@ def tried(holding: Iterable[Any] = ()) -> Iterator[None]:
         for fact in holding:
             if isinstance(fact, sympy.core.relational.Relational):
                 facts.assume(fact)
-        with unnoticed(), disable_proxy_modes_tracing(), env.ignore_fresh_unbacked_symbols():
+        with disable_proxy_modes_tracing(), env.ignore_fresh_unbacked_symbols():
             yield
     finally:
         env.guards[:] = [*guards, *(guard for guard in env.guards[len(guards) :] if facts.is_of_inputs(guard.expr))]

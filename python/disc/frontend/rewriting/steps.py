@@ -286,8 +286,7 @@ class Loop:
                 more = True if self._more is None else decide(self._more())
             graph.keep_conditions(run.begin)
         after, changes = self._get(), heap.changes()
-        with graph.unnoticed():
-            self._heap.restore(self._heap.changes())
+        self._heap.restore(self._heap.changes())
         news = self._learn(inside, after, changes, heap, symbols) if trial else False
         news |= len(self._written) != len(known)
         if more is not True and not self._conditional:

@@ -1,0 +1,146 @@
+"""Buffers that a call replaces: ``self.total = self.total + x.sum()``, in any module, also through ``_buffers``.
+
+``torch.export`` knows of those of the outermost module, and forgets others. Here each becomes an update in place at the
+end of the call, as of ``self.total.copy_(...)``. Results that are the old buffer, or views of it, are copies then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.export import ExportedProgram
+
+from .. import errors
+from ..torch_compat import patches, pytree
+from ..torch_compat.patching import instead, replaced
+from .locations import warn
+
+_HELP = "make it an input and an output, or give it one shape and dtype"
+
+
+class _Hook:
+    """In the place of PyTorch's own, which is never called."""
+
+    def remove(self) -> None:
+        """Nothing is to be removed."""
+
+
+class _Buffer(NamedTuple):
+    module: torch.nn.Module
+    name: str
+    path: str
+    """``layer.total``, as in ``named_buffers``."""
+    value: Any
+
+
+@dataclass
+class ReplacedBuffers:
+    """What the last trace of a model replaced by something that the buffer cannot become."""
+
+    others: dict[str, str] = field(default_factory=dict)
+
+    def report(self, program: ExportedProgram) -> None:
+        """Raises for a buffer that the program reads as it was before the call, and warns of others."""
+        signature = program.graph_signature
+        read = {
+            signature.inputs_to_buffers.get(node.name)
+            for node in program.graph.nodes
+            if node.op == "placeholder" and node.users
+        }
+        for path, change in self.others.items():
+            if path in read:
+                raise errors.ControlFlowError("import", f"the buffer self.{path} is read and then {change}: {_HELP}")
+            warn(
+                f"the buffer self.{path} is {change}, which a compiled model does not do: it always has what was there"
+                f" when it was compiled. If results depend on that, {_HELP}"
+            )
+
+
+@contextmanager
+def as_updates(root: torch.nn.Module) -> Iterator[ReplacedBuffers]:
+    """While it is active, a call of ``root`` ends with updates of the buffers that it has replaced."""
+    found = ReplacedBuffers()
+    before: list[_Buffer] = []
+    depth = 0
+
+    def begin(*_: Any) -> None:
+        nonlocal depth
+        depth += 1
+        if depth == 1:
+            before[:] = _buffers(root)
+
+    def end(module: Any, args: Any, result: Any) -> Any:
+        nonlocal depth
+        depth -= 1
+        if depth:
+            return result
+        found.others = {}
+        pairs = []
+        for old in before:
+            new = old.module._buffers.get(old.name)
+            if new is old.value:
+                continue
+            if (problem := _misfit(old.value, new)) is not None:
+                found.others[old.path] = problem
+            else:
+                pairs.append((old.value, new))
+            old.module._buffers[old.name] = old.value
+        return _updated(pairs, result)
+
+    hooks = root.register_forward_pre_hook(begin, prepend=True), root.register_forward_hook(end)
+    try:
+        with replaced({patches.BUFFER_ASSIGNMENTS: instead(lambda *_: _Hook())}):
+            yield found
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _buffers(root: torch.nn.Module) -> list[_Buffer]:
+    return [
+        _Buffer(module, name, f"{path}.{name}" if path else name, value)
+        for path, module in root.named_modules()
+        for name, value in module._buffers.items()
+    ]
+
+
+def _misfit(old: Any, new: Any) -> str | None:
+    """Why ``new`` cannot be written to ``old``; None if it can."""
+    if not isinstance(old, Tensor) or not isinstance(new, Tensor):
+        kinds = ["None" if x is None else "a tensor" if isinstance(x, Tensor) else type(x).__name__ for x in (old, new)]
+        return f"replaced ({kinds[1]} instead of {kinds[0]})"
+    same = len(old.shape) == len(new.shape) and all(
+        isinstance(n, int) and n == o for n, o in zip(new.shape, old.shape, strict=True)
+    )
+    if not same or old.dtype != new.dtype:
+        texts = [f"{str(x.dtype).removeprefix('torch.')} {[*x.shape]}" for x in (old, new)]
+        return f"replaced by a tensor of another shape or dtype ({texts[1]} instead of {texts[0]})"
+    return None
+
+
+def _updated(pairs: list[tuple[Tensor, Tensor]], result: Any) -> Any:
+    """The result of the call, after the updates."""
+    if not pairs:
+        return result
+    storages = {_storage(old) for old, _ in pairs}
+
+    def kept(value: Any) -> Any:
+        return value.clone() if isinstance(value, Tensor) and _storage(value) in storages else value
+
+    result = pytree.tree_map(kept, result)
+    news = [kept(new.detach()) for _, new in pairs]
+    for (old, _), new in zip(pairs, news, strict=True):
+        old.copy_(new)
+    return result
+
+
+def _storage(value: Tensor) -> Any:
+    try:
+        return value.untyped_storage()._cdata
+    except (NotImplementedError, RuntimeError):  # A nested or sparse tensor shares none of a buffer's.
+        return None
