@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..torch_compat import patches
-from ..torch_compat.patching import replaced
+from ..torch_compat.patching import Replacement, replaced
 from ..torch_compat.symbols import ShapeEnv, SymT, prefix_str, symbol_is_type
 from ..torch_compat.versions import MINOR
 from .layout_questions import in_any_kernel, unguarded
@@ -26,7 +26,7 @@ def traces_as_the_newest() -> Iterator[None]:
         yield
         return
     jagged = torch.ops.aten._padded_dense_to_jagged_forward.default
-    replacements = {
+    replacements: dict[patches.Patch, Replacement] = {
         patches.DEFER_ASSERT: _defer_assert,
         patches.INDEXING: _indexing,
         patches.FAKE_KERNELS.at(jagged): _jagged_of_padded,

@@ -80,7 +80,7 @@ def as_updates(root: torch.nn.Module) -> Iterator[ReplacedBuffers]:
         if depth:
             return result
         found.others = {}
-        pairs = []
+        pairs: list[tuple[Any, Any]] = []
         for old in before:
             new = old.module._buffers.get(old.name)
             if new is old.value:
