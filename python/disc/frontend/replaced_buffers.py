@@ -1,7 +1,7 @@
-"""Buffers that a call replaces: ``self.total = self.total + x.sum()``, in any module, also through ``_buffers``.
+"""Buffers and parameters that a call replaces: ``self.total = self.total + x.sum()``, in any module.
 
-``torch.export`` knows of those of the outermost module, and forgets others. Here each becomes an update in place at the
-end of the call, as of ``self.total.copy_(...)``. Results that are the old buffer, or views of it, are copies then.
+``torch.export`` knows of buffers of the outermost module, and forgets others. Here each becomes an update in place at
+the end of the call, as of ``self.total.copy_(...)``. Results that are the old buffer, or views of it, are copies then.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class _Hook:
 
 
 class _Buffer(NamedTuple):
-    module: torch.nn.Module
+    holder: dict[str, Any]
+    """``_buffers`` or ``_parameters`` of a module."""
     name: str
     path: str
     """``layer.total``, as in ``named_buffers``."""
@@ -48,15 +49,15 @@ class ReplacedBuffers:
         """Raises for a buffer that the program reads as it was before the call, and warns of others."""
         signature = program.graph_signature
         read = {
-            signature.inputs_to_buffers.get(node.name)
+            signature.inputs_to_buffers.get(node.name) or signature.inputs_to_parameters.get(node.name)
             for node in program.graph.nodes
             if node.op == "placeholder" and node.users
         }
         for path, change in self.others.items():
             if path in read:
-                raise errors.ControlFlowError("import", f"the buffer self.{path} is read and then {change}: {_HELP}")
+                raise errors.ControlFlowError("import", f"self.{path} is read and then {change}: {_HELP}")
             warn(
-                f"the buffer self.{path} is {change}, which a compiled model does not do: it always has what was there"
+                f"self.{path} is {change}, which a compiled model does not do: it always has what was there"
                 f" when it was compiled. If results depend on that, {_HELP}"
             )
 
@@ -82,14 +83,14 @@ def as_updates(root: torch.nn.Module) -> Iterator[ReplacedBuffers]:
         found.others = {}
         pairs: list[tuple[Any, Any]] = []
         for old in before:
-            new = old.module._buffers.get(old.name)
+            new = old.holder.get(old.name)
             if new is old.value:
                 continue
             if (problem := _misfit(old.value, new)) is not None:
                 found.others[old.path] = problem
             else:
                 pairs.append((old.value, new))
-            old.module._buffers[old.name] = old.value
+            old.holder[old.name] = old.value
         return _updated(pairs, result)
 
     hooks = root.register_forward_pre_hook(begin, prepend=True), root.register_forward_hook(end)
@@ -103,9 +104,10 @@ def as_updates(root: torch.nn.Module) -> Iterator[ReplacedBuffers]:
 
 def _buffers(root: torch.nn.Module) -> list[_Buffer]:
     return [
-        _Buffer(module, name, f"{path}.{name}" if path else name, value)
+        _Buffer(holder, name, f"{path}.{name}" if path else name, value)
         for path, module in root.named_modules()
-        for name, value in module._buffers.items()
+        for holder in (module._buffers, module._parameters)
+        for name, value in holder.items()
     ]
 
 
@@ -117,6 +119,8 @@ def _misfit(old: Any, new: Any) -> str | None:
     same = len(old.shape) == len(new.shape) and all(
         isinstance(n, int) and n == o for n, o in zip(new.shape, old.shape, strict=True)
     )
+    if isinstance(old, torch.nn.Parameter) and torch.is_grad_enabled():
+        return "replaced while its gradient is computed"
     if not same or old.dtype != new.dtype:
         texts = [f"{str(x.dtype).removeprefix('torch.')} {[*x.shape]}" for x in (old, new)]
         return f"replaced by a tensor of another shape or dtype ({texts[1]} instead of {texts[0]})"

@@ -58,6 +58,16 @@ class ThroughTheDictionary(Buffers):
         return x * self.h
 
 
+class Parameters(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3))
+
+    def forward(self, x):
+        self.weight = nn.Parameter(self.weight * 0.5 + x.sum(0))
+        return x * self.weight
+
+
 class Nested(nn.Module):
     def __init__(self, kind):
         super().__init__()
@@ -68,7 +78,7 @@ class Nested(nn.Module):
 
 
 @pytest.mark.parametrize("nested", [False, True], ids=["outermost", "nested"])
-@pytest.mark.parametrize("kind", [Average, ReturnsTheOld, Swaps, Branches, Loops, ThroughTheDictionary])
+@pytest.mark.parametrize("kind", [Average, ReturnsTheOld, Swaps, Branches, Loops, ThroughTheDictionary, Parameters])
 def test_a_call_replaces_buffers(kind, nested):
     module = Nested(kind) if nested else kind()
     eager = copy.deepcopy(module)
@@ -79,6 +89,7 @@ def test_a_call_replaces_buffers(kind, nested):
         closeness.check(before, (x,), got)
         eager(x)
         torch.testing.assert_close(dict(module.named_buffers()), dict(eager.named_buffers()))
+        torch.testing.assert_close(dict(module.named_parameters()), dict(eager.named_parameters()))
 
 
 def test_another_shape_or_dtype():
@@ -96,7 +107,7 @@ def test_another_shape_or_dtype():
         (Grows, r"float32 \[6\] instead of float32 \[3\]"),
         (Converts, "float64 .* instead of float32"),
     ):
-        with pytest.raises(disc.CompileError, match=rf"the buffer self\.layers\.0\.h is read and then .*{change}"):
+        with pytest.raises(disc.CompileError, match=rf"self\.layers\.0\.h is read and then .*{change}"):
             disc.compile(Nested(kind), (torch.randn(2, 3),), dynamic_shapes=({0: "n"},))
 
 
@@ -111,7 +122,7 @@ def test_a_buffer_that_nothing_reads_before():
             return self.mask @ x
 
     module = Caches()
-    with pytest.warns(UserWarning, match=r"the buffer self\.mask is replaced \(a tensor instead of None\)"):
+    with pytest.warns(UserWarning, match=r"self\.mask is replaced \(a tensor instead of None\)"):
         model = disc.compile(module, (torch.randn(4, 3),), dynamic_shapes=({0: "n"},))
     for n in (1, 5, 2):
         x = torch.randn(n, 3)
