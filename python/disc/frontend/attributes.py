@@ -1,4 +1,5 @@
-"""Attributes of modules that a call changes, and that are not buffers: a compiled model does not change them.
+"""What a call changes that is not a buffer: attributes of modules, of their classes and of objects that they have, and
+global variables. A compiled model does not change them.
 
 A tensor that the call reads and then replaces (``self.h = self.h * 0.9 + x``) is an error. Numbers that it counts on
 (``self.calls += 1``) and containers that it adds to (``self.history.append(x)``) are a warning, since much code notes
@@ -11,8 +12,9 @@ import ast
 import inspect
 import sys
 import textwrap
+import types
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,19 +34,58 @@ _HELP = "register it as a buffer (register_buffer), or make it an input and an o
 
 @dataclass(frozen=True)
 class _Value:
-    """An attribute before the call."""
+    """An attribute, or a global variable, before the call."""
 
-    module: torch.nn.Module
+    holder: Mapping[str, Any]
     path: str
     name: str
     value: Any
     items: tuple[int, ...] | None
     """Of a container: what it held."""
+    kind: type = object
+    """The class that has it, or that of the module that does."""
+
+    def restore(self) -> None:
+        """Puts the value back: what the trace put there is of the trace alone."""
+        if isinstance(self.holder, _Elements):
+            self.holder.restore()
+        elif self.holder.get(self.name) is not self.value:
+            if isinstance(self.holder, dict):
+                self.holder[self.name] = self.value
+            else:
+                setattr(self.kind, self.name, self.value)
 
     @staticmethod
     def of(module: torch.nn.Module, path: str, name: str) -> _Value:
         value = module.__dict__[name]
-        return _Value(module, f"self.{path}.{name}" if path else f"self.{name}", name, value, _items(value))
+        path = f"self.{path}.{name}" if path else f"self.{name}"
+        return _Value(module.__dict__, path, name, value, _items(value), type(module))
+
+
+class _Elements(dict[str, Any]):
+    """The elements of a list or a dict, as attributes."""
+
+    def __init__(self, container: Any) -> None:
+        super().__init__()
+        self._container, self._before = container, container.copy()
+
+    def get(self, name: Any, default: Any = None) -> Any:
+        """The element now."""
+        container = self._container
+        if isinstance(container, dict):
+            return container.get(name, default)
+        return container[name] if name < len(container) else default
+
+    def restore(self) -> None:
+        """Puts back what was there."""
+        container, before = self._container, self._before
+        if _items(container) == _items(before):
+            return
+        if isinstance(container, dict):
+            container.clear()
+            container.update(before)
+        else:
+            container[:] = before
 
 
 def _items(value: Any) -> tuple[int, ...] | None:
@@ -64,13 +105,17 @@ class Changes:
     def note(self, before: list[_Value], modules: dict[str, torch.nn.Module]) -> None:
         """Compares the attributes with what they were."""
         self.tensors, self.others = [], []
-        known = {(id(old.module), old.name) for old in before}
+        known = {(id(old.holder), old.name) for old in before}
         for path, module in modules.items():
             for name, value in module.__dict__.items():
-                if name not in _STANDARD and (id(module), name) not in known and isinstance(value, torch.Tensor):
+                if (
+                    name not in _STANDARD
+                    and (id(module.__dict__), name) not in known
+                    and isinstance(value, torch.Tensor)
+                ):
                     self.others.append(_Value.of(module, path, name))
         for old in before:
-            new = old.module.__dict__.get(old.name, old.value)
+            new = old.holder.get(old.name, old.value)
             if new is old.value:
                 if _items(new) != old.items:
                     self.others.append(old)
@@ -80,7 +125,7 @@ class Changes:
             elif isinstance(new, torch.Tensor):
                 self.others.append(old)
             elif all(isinstance(value, (bool, int, float)) for value in (old.value, new)):
-                self.others += [old] if new != old.value and _counts(type(old.module), old.name) else []
+                self.others += [old] if new != old.value and _counts(old.kind, old.name) else []
 
     def report(self, program: ExportedProgram) -> None:
         """Raises for a tensor that the program reads as it was before the call, and warns of what else changed."""
@@ -97,6 +142,45 @@ class Changes:
                 f"the call changes {names}, which a compiled model does not: it always has what was there when it was "
                 f"compiled. If results depend on that, {_HELP}"
             )
+
+
+def _tensors_elsewhere(modules: dict[str, torch.nn.Module]) -> list[_Value]:
+    """The tensors in classes of modules, in objects, lists and dicts that are attributes, and in global variables."""
+    found: dict[tuple[int, Any], _Value] = {}
+
+    def look(holder: Mapping[str, Any], path: str, names: Iterable[Any], kind: type = object) -> None:
+        for name in names:
+            if isinstance(value := holder.get(name), torch.Tensor):
+                place = f"{path}[{name!r}]" if isinstance(holder, _Elements) else f"{path}{name}"
+                found.setdefault((id(holder), name), _Value(holder, place, name, value, None, kind))
+
+    def look_in(function: Any) -> None:
+        function = getattr(inspect.unwrap(function), "__func__", function)
+        if isinstance(function, types.FunctionType):
+            look(function.__globals__, "the global variable ", function.__code__.co_names)
+
+    kinds = {kind for module in modules.values() for kind in type(module).__mro__}
+    for kind in kinds:
+        if not (kind.__module__ or "").startswith(("torch.", "builtins")):
+            look(vars(kind), f"{kind.__name__}.", list(vars(kind)), kind)
+            for value in list(vars(kind).values()):
+                if isinstance(value, types.FunctionType):
+                    look_in(value)
+    for path, module in modules.items():
+        for name, value in module.__dict__.items():
+            if isinstance(value, (types.FunctionType, types.MethodType)):
+                look_in(value)
+            if name not in _STANDARD and type(value) in (list, dict):
+                elements = _Elements(value)
+                look(
+                    elements,
+                    f"self.{path}.{name}" if path else f"self.{name}",
+                    value if type(value) is dict else range(len(value)),
+                )
+            held = getattr(value, "__dict__", None)
+            if name not in _STANDARD and isinstance(held, dict) and not isinstance(value, (type, torch.Tensor)):
+                look(held, f"self.{path}.{name}." if path else f"self.{name}.", list(held))
+    return list(found.values())
 
 
 def _alike(old: torch.Tensor, new: Any) -> bool:
@@ -132,6 +216,7 @@ def noticed() -> Iterator[Changes]:
     def around(original: Any, mod: torch.nn.Module) -> Iterator[None]:
         inner = original(mod)
         inner.__enter__()
+        elsewhere: list[_Value] = []
         try:
             modules = dict(mod.named_modules())
             before = [
@@ -140,9 +225,12 @@ def noticed() -> Iterator[Changes]:
                 for name in module.__dict__
                 if name not in _STANDARD
             ]
+            elsewhere = _tensors_elsewhere(modules)
             yield
-            changes.note(before, modules)
+            changes.note(before + elsewhere, modules)
         finally:
+            for old in elsewhere:
+                old.restore()
             # PyTorch's own warning is left out: `changes` says it with its consequence. Filters are those of all
             # threads, so that they change for this moment only.
             with warnings.catch_warnings():

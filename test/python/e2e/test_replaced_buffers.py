@@ -153,3 +153,66 @@ def test_a_training_step():
         torch.testing.assert_close(step(x), loss.detach())
         torch.testing.assert_close(dict(module.named_buffers()), dict(eager.named_buffers()))
         torch.testing.assert_close(dict(module.named_parameters()), dict(eager.named_parameters()))
+
+
+class Held:
+    def __init__(self):
+        self.total = torch.zeros(3)
+
+
+class InAnObject(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.held = Held()
+
+    def forward(self, x):
+        self.held.total = self.held.total + x.sum(0)
+        return x + self.held.total
+
+
+class InContainers(nn.Module):
+    def __init__(self, key):
+        super().__init__()
+        self.key = key
+        self.states = {"h": torch.zeros(3)} if key == "h" else [torch.zeros(3)]
+
+    def forward(self, x):
+        self.states[self.key] = self.states[self.key] * 0.5 + x.sum(0)
+        return x + self.states[self.key]
+
+
+class InTheClass(nn.Module):
+    total = torch.zeros(3)
+
+    def forward(self, x):
+        InTheClass.total = InTheClass.total + x.sum(0)
+        return x + InTheClass.total
+
+
+TOTAL = torch.zeros(3)
+
+
+def in_a_variable(x):
+    global TOTAL
+    TOTAL = TOTAL + x.sum(0)
+    return x + TOTAL
+
+
+@pytest.mark.parametrize(
+    "make, place, value",
+    [
+        (InAnObject, r"self\.held\.total", None),
+        (lambda: InContainers("h"), r"self\.states\['h'\]", None),
+        (lambda: InContainers(0), r"self\.states\[0\]", None),
+        (InTheClass, r"InTheClass\.total", lambda: InTheClass.total),
+        (lambda: in_a_variable, "the global variable TOTAL", lambda: TOTAL),
+    ],
+    ids=["object", "dict", "list", "class", "variable"],
+)
+def test_state_that_is_not_the_modules_own(make, place, value):
+    module = make()
+    with pytest.raises(disc.CompileError, match=f"{place} is read and replaced by the call, but is not a buffer"):
+        disc.compile(module, (torch.randn(2, 3),), dynamic_shapes=({0: "n"},))
+    # Nothing of the trace is left there.
+    assert value is None or (type(value()) is torch.Tensor and torch.equal(value(), torch.zeros(3)))
+    assert module(torch.ones(2, 3)).tolist() == [[3.0] * 3] * 2
