@@ -279,7 +279,8 @@ def test_sizes_of_derived_dims_and_numbers():
 
 def test_guards(model):
     (guard,) = model.guards()
-    assert guard.condition == "min(m, n) == n" and guard.source.startswith(__file__)
+    # Which side comes first is PyTorch's.
+    assert guard.condition in ("min(m, n) == n", "n == min(m, n)") and guard.source.startswith(__file__)
     assert guard.holds({"n": 3, "m": 3}) and not guard.holds({"n": 4, "m": 3})
     assert str(guard).startswith(guard.condition) and guard.source in str(guard)
 
