@@ -135,7 +135,8 @@ class ModuleInterface:
         return self.to(torch.bfloat16)
 
     def __getattr__(self, name: str) -> Any:
-        module = None if name.startswith("_") else self.module
+        # While an object is made, the property `module` comes here, too.
+        module = None if name.startswith("_") or "_module" not in vars(self) else self.module
         if module is None or not hasattr(module, name):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         value = getattr(module, name)

@@ -48,6 +48,7 @@ def test_methods_of_the_module_are_not_run_by_mistake():
     with pytest.raises(AttributeError, match="'Model' object has no attribute 'missing'"):
         _ = model.missing
     assert not hasattr(model, "__len__")
+    assert not hasattr(disc.Model.__new__(disc.Model), "config")
 
 
 def test_modes():
