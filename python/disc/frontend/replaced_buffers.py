@@ -43,7 +43,8 @@ class _Buffer(NamedTuple):
 class ReplacedBuffers:
     """What the last trace of a model replaced by something that the buffer cannot become."""
 
-    others: dict[str, str] = field(default_factory=dict)
+    others: dict[str, tuple[str, set[str]]] = field(default_factory=dict)
+    """Of each what happens to it, and all names that it has."""
 
     def report(self, program: ExportedProgram) -> None:
         """Raises for a buffer that the program reads as it was before the call, and warns of others."""
@@ -53,8 +54,8 @@ class ReplacedBuffers:
             for node in program.graph.nodes
             if node.op == "placeholder" and node.users
         }
-        for path, change in self.others.items():
-            if path in read:
+        for path, (change, names) in self.others.items():
+            if names & read:
                 raise errors.ControlFlowError("import", f"self.{path} is read and then {change}: {_HELP}")
             warn(
                 f"self.{path} is {change}, which a compiled model does not do: it always has what was there"
@@ -82,14 +83,20 @@ def as_updates(root: torch.nn.Module) -> Iterator[ReplacedBuffers]:
             return result
         found.others = {}
         pairs: list[tuple[Any, Any]] = []
+        kept = {id(old.value) for old in before if old.holder.get(old.name) is old.value}
         for old in before:
             new = old.holder.get(old.name)
             if new is old.value:
                 continue
-            if (problem := _misfit(old.value, new)) is not None:
-                found.others[old.path] = problem
+            problem: str | None
+            if isinstance(old.value, Tensor) and id(old.value) in kept:
+                problem = "replaced, while the same tensor stays under another name"
             else:
+                problem = _misfit(old.value, new)
+            if problem is None:
                 pairs.append((old.value, new))
+            else:
+                found.others[old.path] = problem, {x.path for x in before if x.value is old.value}
             old.holder[old.name] = old.value
         return _updated(pairs, result)
 

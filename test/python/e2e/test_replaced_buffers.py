@@ -130,6 +130,20 @@ def test_a_buffer_that_nothing_reads_before():
     assert module.mask is None
 
 
+def test_a_shared_buffer():
+    class Shared(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = Average(), Average()
+            self.second.h = self.first.h
+
+        def forward(self, x):
+            return self.first(x) + self.second.h
+
+    with pytest.raises(disc.CompileError, match="replaced, while the same tensor stays under another name"):
+        disc.compile(Shared(), (torch.randn(2, 3),), dynamic_shapes=({0: "n"},))
+
+
 def test_a_training_step():
     class Scaled(nn.Module):
         def __init__(self):
