@@ -36,6 +36,7 @@ def check(module, compiled, *args, **kwargs):
     assert not disagreements(call, args, compiled(*args, **kwargs), want)
 
 
+@pytest.mark.skipif(MINOR < 13, reason="Dynamo of PyTorch 2.12 leaves the layer to a kernel of PyTorch")
 @pytest.mark.parametrize("norm_first, activation", [(False, "relu"), (True, "gelu")])
 def test_encoder_layer(norm_first, activation):
     layer = nn.TransformerEncoderLayer(16, 4, 24, 0.1, activation, norm_first=norm_first, batch_first=True).eval()
