@@ -6,6 +6,7 @@ from torch import nn
 
 from closeness import disagreements
 from compile_programs import OPTIONS
+from disc.torch_compat.versions import MINOR
 
 pytestmark = pytest.mark.share(3)
 
