@@ -7,7 +7,8 @@ import os
 import warnings
 
 _MAJOR, _MINORS = 2, (12, 13)
-"""The lowering rules are written for the operators of the last one. Each has the whole test suite passed."""
+"""The lowering rules are written for the operators of the last one. The test suite runs with each;
+docs/api/platforms.md has the exceptions."""
 ANY = "DISC_ANY_TORCH"
 """The environment variable with which other versions are a warning instead of an error."""
 

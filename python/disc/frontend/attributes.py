@@ -25,6 +25,7 @@ from torch.export import ExportedProgram
 from .. import errors
 from ..torch_compat import patches
 from ..torch_compat.patching import replaced
+from ..torch_compat.tracing import FakeTensor
 from .locations import warn
 from .result_layouts import storage_of
 
@@ -49,7 +50,7 @@ class _Value:
         """Puts the value back: what the trace put there is of the trace alone."""
         if isinstance(self.holder, _Elements):
             self.holder.restore()
-        elif self.holder.get(self.name) is not self.value:
+        elif isinstance(self.holder.get(self.name), FakeTensor):  # Not what another thread has put there.
             if isinstance(self.holder, dict):
                 self.holder[self.name] = self.value
             else:
@@ -79,7 +80,8 @@ class _Elements(dict[str, Any]):
     def restore(self) -> None:
         """Puts back what was there."""
         container, before = self._container, self._before
-        if _items(container) == _items(before):
+        now = container.values() if isinstance(container, dict) else container
+        if not any(isinstance(value, FakeTensor) for value in now):
             return
         if isinstance(container, dict):
             container.clear()

@@ -83,14 +83,17 @@ def as_updates(root: torch.nn.Module) -> Iterator[ReplacedBuffers]:
             return result
         found.others = {}
         pairs: list[tuple[Any, Any]] = []
-        kept = {id(old.value) for old in before if old.holder.get(old.name) is old.value}
+        now: dict[Any, set[int]] = {}  # For each memory the tensors that its names have after the call.
+        for old in before:
+            if isinstance(old.value, Tensor):
+                now.setdefault(_memory(old.value), set()).add(id(old.holder.get(old.name)))
         for old in before:
             new = old.holder.get(old.name)
             if new is old.value:
                 continue
             problem: str | None
-            if isinstance(old.value, Tensor) and id(old.value) in kept:
-                problem = "replaced, while the same tensor stays under another name"
+            if isinstance(old.value, Tensor) and len(now[_memory(old.value)]) > 1:
+                problem = "replaced, and shares memory with another one, which is not replaced by the same tensor"
             else:
                 problem = _misfit(old.value, new)
             if problem is None:
@@ -148,6 +151,10 @@ def _updated(pairs: list[tuple[Tensor, Tensor]], result: Any) -> Any:
     for (old, _), new in zip(pairs, news, strict=True):
         old.copy_(new)
     return result
+
+
+def _memory(value: Tensor) -> Any:
+    return _storage(value) or ("alone", id(value))
 
 
 def _storage(value: Tensor) -> Any:

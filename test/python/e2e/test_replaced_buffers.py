@@ -140,8 +140,13 @@ def test_a_shared_buffer():
         def forward(self, x):
             return self.first(x) + self.second.h
 
-    with pytest.raises(disc.CompileError, match="replaced, while the same tensor stays under another name"):
-        disc.compile(Shared(), (torch.randn(2, 3),), dynamic_shapes=({0: "n"},))
+    class Parting(Shared):
+        def forward(self, x):
+            return self.first(x) + self.second(x * 2)
+
+    for module in (Shared(), Parting()):
+        with pytest.raises(disc.CompileError, match="and shares memory with another one"):
+            disc.compile(module, (torch.randn(2, 3),), dynamic_shapes=({0: "n"},))
 
 
 def test_a_training_step():
