@@ -35,9 +35,11 @@ from . import (
     jagged_tracing,
     layout_questions,
     meta_kernels,
+    multiples,
     replaced_buffers,
 )
 from .argument_paths import leaf_names, signature_of
+from .equal_dims import equal_from_the_start
 from .entry_guards import EntryGuard, allows_negative, entry_guards, lines_of, note_lines, requires_two, with_sources
 from .function_transforms import NeedsGradients, check_same, recorded_below
 from .higher_order import flattened
@@ -256,10 +258,12 @@ def _tracing(module: torch.nn.Module) -> Iterator[None]:
         kept_recursion(module),
         flattened(),
         proved_by_trying(),
+        equal_from_the_start(),
         _unprinted(),
         allowing_many(),
         sizes_from_zero(),
         layout_questions.answered_by_the_example(),
+        multiples.as_products(),
         meta_kernels.sizes_of_windows(),
         jagged_tracing.taken_apart(),
         enum_arguments.as_constants(),

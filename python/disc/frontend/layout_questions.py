@@ -59,6 +59,7 @@ def answered_by_the_example() -> Iterator[None]:
             **dict.fromkeys((*patches.DESCRIBE_TENSOR, *patches.MEMORY_FORMATS, *patches.LAYOUT_QUESTIONS), _unguarded),
             patches.RESHAPE_OF_KERNELS: _in_kernels,
             patches.GUARD_OF_CPP: _guard_bool,
+            patches.GUARD_OF_PYTHON: _of_shortcuts,
             **dict.fromkeys(patches.GUARDS_OF_VIEWS, _of_views),
             **{kernels.at(op): _plain for op in _CONVOLUTIONS if op in kernels.items()},
         }
@@ -74,7 +75,7 @@ def _unguarded(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 def _in_kernels(original: Callable[..., Any], a: torch.Tensor, shape: Any, allow_copy: bool) -> Any:
     """A reshape without guards where a fake kernel calls it: only the strides of the result depend on these."""
-    if _operator() is None:
+    if _operator() is None and not in_any_kernel():
         return original(a, shape, allow_copy)
     with unguarded(a):
         result = original(a, shape, allow_copy)
@@ -127,6 +128,13 @@ def _of_views(original: Callable[..., bool], self: SymNode, file: str, line: int
         return isinstance(self.expr, sympy.Ne)
     with nullcontext() if env is None or not (file.endswith(_OF_STRIDES) or _choosing()) else env.suppress_guards():
         return original(self, file, line)
+
+
+def _of_shortcuts(original: Callable[..., bool], a: Any, default: bool) -> bool:
+    """Comparisons in PyTorch's Python code for which either answer is correct: whether a size that is computed is 1."""
+    if isinstance(a, torch.SymBool) and a.node.shape_env is not None and _of_parts(a.node.expr):
+        return isinstance(a.node.expr, sympy.Ne)
+    return original(a, default)
 
 
 def _choosing() -> bool:

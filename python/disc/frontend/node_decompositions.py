@@ -450,7 +450,7 @@ def _needs_tracing(target: Any) -> bool:
     """Whether a function of Python's disappears, or takes another form, when the program is traced again."""
     if target in (torch.ops.aten.stride.int, torch.ops.aten.sym_stride.int, torch.ops.aten.sym_storage_offset.default):
         return True
-    return target is torch.sym_sum or "functorch" in str(getattr(target, "__module__", ""))
+    return "functorch" in str(getattr(target, "__module__", ""))
 
 
 def _is_kept(node: Node) -> bool:

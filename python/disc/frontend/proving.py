@@ -193,6 +193,16 @@ def is_positive(count: Any) -> bool:
     return bool(bound_sympy(expr, ranges).lower >= 1)
 
 
+def follows(env: ShapeEnv, facts: Iterable[Any], condition: Any) -> bool:
+    """Whether a condition on one extent of the inputs holds for all those, of the range that the user declared, for
+    which the facts do. Facts about other extents are left out."""
+    of_it = [fact for fact in facts if isinstance(fact, _CONDITIONS) and fact.free_symbols <= condition.free_symbols]
+    if len(condition.free_symbols) != 1 or not of_it:
+        return False
+    known = sympy.Or(*map(sympy.Not, of_it), condition)
+    return any(known == sympy.true or prover.decide(env, known) is True for prover in _active[-1:])
+
+
 def places_of_symbols() -> dict[str, str]:
     """Of each of torch's symbols, by its name, the place in the arguments: ``x.shape[0]`` for ``s77``."""
     return dict(_active[-1].places) if _active else {}

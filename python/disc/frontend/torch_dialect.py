@@ -170,8 +170,10 @@ class _NodeImporter(fx_importer.GraphNodeImporter):
         """An operation of any name. With ``leaves`` its operands are the nodes that it uses, wherever they are."""
         target: Any = node.target
         schema = target._schema.arguments if isinstance(target, OpOverload) else ()
-        # The one function of Python's that takes a list: its terms are operands.
-        args: Any = node.args[0] if target is torch.sym_sum else node.args
+        # The one function of Python's that may take a list: its terms are operands.
+        args: Any = node.args
+        if target is torch.sym_sum and isinstance(args[0], (list, tuple)):
+            args = args[0]
         if leaves:
             schema, args = (), [x for x in pytree.tree_leaves((node.args, node.kwargs)) if isinstance(x, Node)]
         kinds = [*(argument.type for argument in schema), *[None] * len(args)]

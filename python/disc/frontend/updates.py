@@ -24,6 +24,7 @@ from .higher_order import flattened
 from .hints import environment
 from .layout_questions import answered_by_the_example
 from .meta_kernels import sizes_of_windows
+from .multiples import as_products
 from .node_decompositions import decomposed_by_node
 from .settle import allowing_many, settle
 from .specialisation import of_results, unspecialised
@@ -65,6 +66,7 @@ def decompose(exported: ExportedProgram) -> tuple[ExportedProgram, list[EntryGua
             allowing_many(),
             unspecialised(exported) as guards,
             answered_by_the_example(),
+            as_products(),
             sizes_of_windows(),
             _regardless_of_ones(exported),
             _views_made_again(exported),

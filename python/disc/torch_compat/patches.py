@@ -183,6 +183,11 @@ LAYOUT_QUESTIONS = (
     Patch("torch._prims_common:is_contiguous", _LAYOUT, "(a, false_if_dde)"),
     Patch("torch._prims_common:check_contiguous_sizes_strides", _LAYOUT, "(sizes, strides, false_if_dde)"),
     Patch("torch._prims_common:_is_non_overlapping_and_dense_or_false", _LAYOUT, "(sizes, strides)"),
+    Patch(
+        "torch._prims_common:compute_elementwise_output_logical_to_physical_perm",
+        _LAYOUT,
+        "(*tensors, _skip_checks, ambiguity_check)",
+    ),
     Patch("torch._meta_registrations:_exec_fft", _LAYOUT, "(out, self, out_sizes, dim, forward)"),
     Patch("torch._meta_registrations:_sort_dims", _LAYOUT, "(self, dim, exclude_last)"),
     Patch("torch:_debug_has_internal_overlap", _LAYOUT, None),
@@ -192,6 +197,19 @@ GUARD_OF_CPP = Patch("torch.fx.experimental.sym_node:SymNode.guard_bool", _LAYOU
 GUARDS_OF_VIEWS = tuple(
     Patch(f"torch.fx.experimental.sym_node:SymNode.{name}", _LAYOUT, "(self, file, line)")
     for name in ("guard_or_false", "guard_or_true")
+)
+GUARD_OF_PYTHON = Patch("torch.fx.experimental.symbolic_shapes:_guard_or", _LAYOUT, "(a, default)")
+FAKE_INPUTS = Patch(
+    "torch.export._trace:make_fake_inputs",
+    "frontend/equal_dims.py: dims that share a Dim are one size. Without it they are compared when the model's code has"
+    " run, which has seen different sizes.",
+    "(nn_module, args, kwargs, dynamic_shapes, prefer_deferred_runtime_asserts_over_guards)",
+)
+SUMS = Patch(
+    "torch.fx.experimental.sym_node:_optimized_add",
+    "frontend/multiples.py: sizes that are padded to a multiple are products. Without it each test of their chunks is a"
+    " condition on the inputs, and imports are slow.",
+    "(lhs, rhs, lhs_is_optimized_summation, rhs_is_optimized_summation)",
 )
 FAKE_KERNELS = ItemPatch(f"{_FAKE}:op_implementations_dict", _LAYOUT, None)
 CONVOLUTION_FORMAT = Patch("torch._C:_conv_determine_backend_memory_format", _LAYOUT, None)

@@ -1,7 +1,8 @@
 """Branches on extents of which one side may be taken always.
 
 ``if x.shape[0] != n: x = x.expand(n, -1)`` may expand always, since that does nothing where the extents are equal. That
-keeps what is known of shapes, and costs no branch.
+keeps what is known of shapes, and costs no branch. So may ``if padding > 0: x = x[:, :n]``, where ``padding`` is 0 for
+lengths that need none.
 
 ``if n > 0: x = x.reshape(n, -1, 4)`` leaves another rank where ``n`` is 0. No compiled model has both; the rank without
 elements is an error at run time.
@@ -16,10 +17,14 @@ import sympy
 import torch
 from torch import Tensor
 
+from ..proving import follows
 from . import graph
 from .conditions import Zero, implied
 from .region import NoValue, Region, storage_of
 from .state import Heap
+
+_trials: list[Any] = []
+"""The sides that are being tried."""
 
 
 def always(
@@ -34,12 +39,16 @@ def always(
     """The side that may be taken whatever ``pred`` is; None if there is none."""
     for side in (0, 1):
         # What holds where the other side is taken.
-        facts = [fact for fact in implied(pred)[1 - side] if isinstance(fact, sympy.Eq)]
-        if not facts:
+        facts = implied(pred)[1 - side]
+        # Each trial traces a side once more: inside of one only those that are most likely to succeed are made.
+        if not facts or (_trials and not any(isinstance(fact, sympy.Eq) for fact in facts)):
             continue
         before = get()
-        other, this = (_left(sides[n], get, put, heap, implied(pred)[n]) for n in (1 - side, side))
-        if other is None or this is None or any(a is not b for a, b in zip(other, before, strict=True)):
+        other = _left(sides[1 - side], get, put, heap, facts)
+        if other is None or any(a is not b for a, b in zip(other, before, strict=True)):
+            continue
+        this = _left(sides[side], get, put, heap, implied(pred)[side])
+        if this is None:
             continue
         pairs = [pair for name, *pair in zip(names, before, this, strict=True) if name in needed]
         if all(a is b or _is_same(a, b, facts) for a, b in pairs):
@@ -112,6 +121,7 @@ def _left(
     before = get()
     with graph.tried(holding):
         region = Region(torch.clone, "a side of a branch", None)
+        _trials.append(side)
         try:
             with region:
                 side()
@@ -119,6 +129,8 @@ def _left(
             after = None
         else:
             after = get()
+        finally:
+            _trials.pop()
         changes = heap.changes()
         heap.restore(changes)
         put(before)
@@ -127,7 +139,13 @@ def _left(
 
 def equal(a: Any, b: Any, facts: Sequence[Any]) -> bool:
     """Whether two numbers are the same where the facts hold."""
-    return bool(_expression(a, facts) == _expression(b, facts))
+    sides = [_expression(x, facts) for x in (a, b)]
+    if sides[0] == sides[1]:
+        return True
+    difference = sympy.Eq(*sides)
+    return not isinstance(difference, sympy.logic.boolalg.BooleanAtom) and follows(
+        graph.environment(), facts, difference
+    )
 
 
 def _expression(value: Any, facts: Sequence[Any]) -> Any:

@@ -32,6 +32,7 @@ from ..entry_guards import EntryGuard
 from ..higher_order import flattened
 from ..layout_questions import answered_by_the_example
 from ..meta_kernels import sizes_of_windows
+from ..multiples import as_products
 from ..settle import allowing_many, settle
 from ..specialisation import unspecialised
 from .differentiation import Evaluation, fresh
@@ -142,6 +143,7 @@ def trace_gradients(
         allowing_many(),
         unspecialised(exported) as guards,
         answered_by_the_example(),
+        as_products(),
         sizes_of_windows(),
         checks_kept(),
         mode,
