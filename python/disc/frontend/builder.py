@@ -433,7 +433,9 @@ class Builder(RegionBuilder):
         expr = size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(-1 if size is None else size)
         symbols = self.symbols
         assert symbols is not None
-        known_name = symbols.name_of(expr) if expr.is_Symbol and expr not in self.symbol_values else None
+        # A root of the inputs' extents, n of 2 * n, has its value from them.
+        unset = expr.is_Symbol and expr not in self.symbol_values and symbols.is_computed(expr)
+        known_name = symbols.name_of(expr) if unset else None
         # Export may have replaced the symbol by something that it equals.
         fresh = known_name is None
         signed = size is not None and fresh and not self.bounds(expr).lower >= 0

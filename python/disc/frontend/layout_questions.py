@@ -21,7 +21,7 @@ from ..torch_compat import patches
 from ..torch_compat.operators import OpOverload
 from ..torch_compat.patching import replaced
 from ..torch_compat.symbols import ShapeEnv, SymNode, free_unbacked_symbols, hint_of, torch_sympy
-from ..torch_compat.tracing import FakeTensorMode, proxy_tensor
+from ..torch_compat.tracing import FakeTensorMode, proxy_tensor, unset_fake_temporarily
 from .proving import holds_from_one
 
 _CONVOLUTIONS = (
@@ -78,12 +78,38 @@ def _in_kernels(original: Callable[..., Any], a: torch.Tensor, shape: Any, allow
     if _operator() is None and not in_any_kernel():
         return original(a, shape, allow_copy)
     with unguarded(a):
-        result = original(a, shape, allow_copy)
+        try:
+            result = original(a, shape, allow_copy)
+        except ValueError:
+            if not _is_view_in_the_example(a, shape):
+                raise
+            # Where computed sizes are 1 it is a view, for which PyTorch asks; in the form for all sizes it need not be.
+            return torch.as_strided(a, shape, _contiguous(shape))
         if all(_same(got, wanted) for got, wanted in zip(result.shape, shape, strict=True)):
             return result
         # Extents that are equal in the example were taken for the same: n chunks for a 1, where n is 1 there.
-        strides = [math.prod(shape[dim + 1 :]) for dim in range(len(shape))]
-        return torch.as_strided(a, shape, strides)
+        return torch.as_strided(a, shape, _contiguous(shape))
+
+
+def _contiguous(shape: Any) -> list[Any]:
+    return [math.prod(shape[dim + 1 :]) for dim in range(len(shape))]
+
+
+def _is_view_in_the_example(a: torch.Tensor, shape: Any) -> bool:
+    """Whether a tensor of the example's sizes can be seen in another shape without a copy."""
+    if not any(isinstance(size, torch.SymInt) for size in a.shape):
+        return False
+    given = [[_in_the_example(x) for x in numbers] for numbers in (a.shape, a.stride(), shape)]
+    with unset_fake_temporarily():
+        try:
+            torch.empty_strided(given[0], given[1], device="meta").view(given[2])
+        except RuntimeError:
+            return False
+    return True
+
+
+def _in_the_example(size: Any) -> int:
+    return int(hint_of(size.node.shape_env, size.node.expr)) if isinstance(size, torch.SymInt) else size
 
 
 def _same(size: Any, other: Any) -> bool:

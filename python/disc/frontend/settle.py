@@ -149,6 +149,7 @@ class _Settling:
         self._built: dict[tuple[Node, Any], Any] = {}
         self._symbols: dict[Any, list[Node]] = {}
         self._positions: dict[Node, int] = {}
+        self._roots: dict[Any, tuple[Node, int, int, int]] = {}
 
     def run(self) -> None:
         path: tuple[Node, ...] = ()
@@ -180,11 +181,23 @@ class _Settling:
             self._symbols.setdefault(value.node.expr, []).append(node)
         # Of what a region computes, only sizes that it finds out: both sides of a branch may find out the same one.
         for dim, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
-            if not isinstance(size, torch.SymInt) or not size.node.expr.is_Symbol:
+            if not isinstance(size, torch.SymInt):
+                continue
+            if not size.node.expr.is_Symbol:
+                self._note_root(node, dim, size.node.expr)
                 continue
             if node.op == "placeholder" or size.node.shape_env.is_unbacked_symint(size.node.expr):
                 self._symbols.setdefault(size.node.expr, []).append(node)
                 self._built[node, size.node.expr] = dim
+
+    def _note_root(self, node: Node, dim: int, expr: Any) -> None:
+        """Remembers an input's extent that is a multiple of a symbol, as 2 * n + 1 is."""
+        if node.op != "placeholder" or len(expr.free_symbols) != 1:
+            return
+        (symbol,) = expr.free_symbols
+        factor, rest = expr.coeff(symbol), expr.coeff(symbol, 0)
+        if factor.is_Integer and factor > 0 and rest.is_Integer and factor * symbol + rest == expr:
+            self._roots.setdefault(symbol, (node, dim, int(factor), int(rest)))
 
     def _check(self, node: Node, operand: Node) -> None:
         value = operand.meta.get("val")
@@ -229,6 +242,8 @@ class _Settling:
         env = value.node.shape_env
         if expr.is_Symbol:
             node = self._source(expr, place, path)
+            if node is None and expr in self._roots:
+                return self._of_root(expr, env, place, path)
             if node is None:
                 return self._read_again(expr, place, path)
             if isinstance(node.meta["val"], torch.SymInt):
@@ -249,6 +264,15 @@ class _Settling:
             sofar = whole
         assert isinstance(result, Node)
         return result
+
+    def _of_root(self, symbol: Any, env: Any, place: Node, path: tuple[Node, ...]) -> Node:
+        """A symbol that no dim has, of one that is a multiple of it."""
+        tensor, dim, factor, rest = self._roots[symbol]
+        expr = factor * symbol + rest
+        result = self._node(torch.ops.aten.sym_size.int, (tensor, dim), expr, env, place, path)
+        if rest:
+            result = self._node(operator.sub, (result, rest), factor * symbol, env, place, path)
+        return self._node(operator.floordiv, (result, factor), symbol, env, place, path) if factor != 1 else result
 
     def _read_again(self, symbol: Any, place: Node, path: tuple[Node, ...]) -> Node:
         """What another region reads from a tensor, read where it is asked for; torch drops the second reading."""

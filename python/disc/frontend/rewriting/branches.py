@@ -249,6 +249,10 @@ class _Merge:
                 if equal_sizes(x, y):
                     sizes.append(x)
                     continue
+                one = self._of_both(x, y)
+                if one is not None:
+                    sizes.append(one)
+                    continue
                 size = markers.branch_size(end, n, dim).item()
                 graph.bound(size, [x, y], size=True)
                 sizes.append(size)
@@ -256,6 +260,13 @@ class _Merge:
             for outer, holds in zip(slot.outside, (True, False), strict=True):
                 if outer is not None:
                     share(pred, holds, outer, slot.result)
+
+    def _of_both(self, a: Any, b: Any) -> Any:
+        """The size of the result if one side's has the form of both: n rounded up, where the other's is a rounded n."""
+        then, orelse = implied(self.pred)
+        if self._symbols.know(a) and identities.equal(a, b, orelse):
+            return a
+        return b if self._symbols.know(b) and identities.equal(a, b, then) else None
 
     def _between(self, number: Any, a: Any, b: Any) -> None:
         """Notes which side's number is the larger one, where that is known."""

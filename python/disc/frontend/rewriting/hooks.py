@@ -91,9 +91,10 @@ _ASKING = {Tensor.__bool__, Tensor.__int__, Tensor.__index__, Tensor.__float__}
 
 class _Guarding(TorchFunctionMode):
     def __torch_function__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in filled.ASKING and (known := filled.value_of(args[0])) is not None:
-            return bool(known) if func is Tensor.__bool__ else known
-        filled.forget(args, kwargs)
+        if func in filled.ASKING and (known := filled.answer(func, args[0])) is not None:
+            return known
+        args = filled.with_sizes(func, args)
+        filled.forget(func, args, kwargs)
         if func is Tensor.__iter__ and args[0].dim() and is_dynamic(args[0].shape[0]):
             raise NeedsRewriting("a loop over a dim whose extent is known at run time only")
         if func in _ASKING and constant_of(args[0]) is None:
