@@ -434,7 +434,7 @@ class Builder(RegionBuilder):
         symbols = self.symbols
         assert symbols is not None
         # A root of the inputs' extents, n of 2 * n, has its value from them.
-        unset = expr.is_Symbol and expr not in self.symbol_values and symbols.is_computed(expr)
+        unset = expr.is_Symbol and expr not in self.symbol_values and not symbols.is_of_extents(expr)
         known_name = symbols.name_of(expr) if unset else None
         # Export may have replaced the symbol by something that it equals.
         fresh = known_name is None

@@ -1,6 +1,6 @@
 """Dims of one name are one size from the start of a trace.
 
-``torch.export`` gives each dim of an input a symbol of its own, and checks at the end that the dims that share a ``Dim``
+``torch.export`` gives each dim of an input a symbol of its own, and checks at the end that dims that share a ``Dim``
 are equal. Until the model's code compares two of them they are different sizes: ``cache[:, :x.shape[1]]`` may be the
 whole cache or a part, and what is made of a dim of one input is computed again from that of another. Here the symbols
 of such dims are made equal before the model's code runs, which is what the user declared; the compiled model checks it

@@ -39,8 +39,8 @@ from . import (
     replaced_buffers,
 )
 from .argument_paths import leaf_names, signature_of
-from .equal_dims import equal_from_the_start
 from .entry_guards import EntryGuard, allows_negative, entry_guards, lines_of, note_lines, requires_two, with_sources
+from .equal_dims import equal_from_the_start
 from .function_transforms import NeedsGradients, check_same, recorded_below
 from .higher_order import flattened
 from .locations import is_user_file, is_user_line, source_of_error, source_of_trace, user_frames, warn

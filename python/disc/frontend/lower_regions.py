@@ -121,8 +121,9 @@ class RegionLowering:
                 if not self._b.bounds(expr).lower >= 0:
                     return Number(op, expr, None)
                 assert self._b.symbols is not None
-                known = self._b.symbols.name_of(expr) if expr not in self._b.symbol_values else None
                 # Without a name: torch has found that it equals another number.
+                has_value = expr in self._b.symbol_values or self._b.symbols.is_of_extents(expr)
+                known = None if has_value else self._b.symbols.name_of(expr)
                 return Number(op, expr, self._b.symbol_for(known, expr))
         return Number(op, None, None)
 

@@ -1,7 +1,7 @@
 """Sizes that are rounded to a multiple: PyTorch gets them as a product, whose factors cancel.
 
-Code that pads n to a multiple of 16 adds ``(16 - n % 16) % 16``; code that crops subtracts ``n % 16``. As long as such a
-sum stays one, neither PyTorch's tests of sizes nor sympy see that 16 divides it: each chunk count and each reshape is
+Code that pads n to a multiple of 16 adds ``(16 - n % 16) % 16``; code that crops subtracts ``n % 16``. As long as such
+a sum stays one, neither PyTorch's tests of sizes nor sympy see that 16 divides it: each chunk count and each reshape is
 then a condition on n, with remainders inside of quotients, whose simplification takes most of an import's time. So the
 sums become products as they arise::
 
@@ -41,7 +41,7 @@ def as_products() -> Iterator[None]:
 def rounded(total: Any) -> Any:
     """A sum in which ``a + (-a) % k`` is ``k * ceil(a / k)``, and ``a - a % k`` is ``k * floor(a / k)``.
 
-    k is a positive number, and a a sum of integers; this holds for negative ones, too, as ``%`` and ``//`` are Python's.
+    k is a positive number, and a a sum of integers. This holds for negative ones, too: ``%`` and ``//`` are Python's.
     Sums without such remainders, and what is no sum, stay as they are.
     """
     if not isinstance(total, sympy.Add):

@@ -83,6 +83,7 @@ class SymbolTable:
                         least[free[0]] = _least(spec, dim)
                 for symbol in free:
                     fallback.setdefault(symbol, f"{name}_{dim}")
+        self._of_extents = frozenset(extents)
         self._table: dict[sympy.Symbol, Symbol] = {}
         self._taken: set[str] = set()
         for symbol in fallback:
@@ -107,6 +108,10 @@ class SymbolTable:
         """Whether the model computes the symbol's value."""
         known = self._table.get(symbol)
         return known is not None and known.data_dependent
+
+    def is_of_extents(self, symbol: sympy.Symbol) -> bool:
+        """Whether the extents of the inputs determine the symbol's value."""
+        return symbol in self._of_extents
 
     def condition(self, condition: sympy.Basic) -> str:
         """A relation as text that follows "needs" in messages."""

@@ -186,7 +186,7 @@ LAYOUT_QUESTIONS = (
     Patch(
         "torch._prims_common:compute_elementwise_output_logical_to_physical_perm",
         _LAYOUT,
-        "(*tensors, _skip_checks, ambiguity_check)",
+        "(tensors, _skip_checks, ambiguity_check)",
     ),
     Patch("torch._meta_registrations:_exec_fft", _LAYOUT, "(out, self, out_sizes, dim, forward)"),
     Patch("torch._meta_registrations:_sort_dims", _LAYOUT, "(self, dim, exclude_last)"),

@@ -3,14 +3,15 @@
 ``torch.ones([1]).item()`` is 1, and ``torch.div(x.shape[1], 4, rounding_mode="trunc") - 1`` a number of chunks that
 ``view`` and slices take for a size: it has a symbolic form, where PyTorch would take it for data that nothing is known
 of. While tracing, PyTorch knows the values of ``torch.tensor`` alone. Others are known here as long as nothing but
-Python's questions and arithmetic has seen the tensor: whatever else takes it may change it, or give away what shares its
-memory.
+Python's questions and arithmetic has seen the tensor: whatever else takes it may change it, or give away what shares
+its memory.
 """
 
 from __future__ import annotations
 
 import functools
 import operator
+import types
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -61,6 +62,10 @@ _ARITHMETIC: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("remainder", "__mod__"), _remainder),
 }
 """Functions of integers, by their names in ``torch`` and ``Tensor``. A result of None is not known."""
+_COMPARISONS = "eq ne lt le gt ge __eq__ __ne__ __lt__ __le__ __gt__ __ge__".split()
+"""What else does no more than read a tensor, and has a result with memory of its own."""
+_DESCRIBING = ("shape", "dtype", "device", "layout", "ndim", "requires_grad", "is_leaf", "is_sparse", "is_quantized")
+"""Attributes that give nothing of a tensor's memory away."""
 
 
 def note(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
@@ -98,9 +103,15 @@ def _computed(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result:
 
 
 def _arithmetic(func: Any) -> Callable[..., Any] | None:
+    return _ARITHMETIC.get(_name(func))
+
+
+@functools.cache
+def _name(func: Any) -> str:
+    """What a function of PyTorch is called; nothing for others."""
     name = getattr(func, "__name__", None)
-    compute = _ARITHMETIC.get(name) if isinstance(name, str) else None
-    return compute if compute is not None and func in (getattr(torch, name, None), getattr(Tensor, name, None)) else None  # type: ignore[arg-type]
+    own = isinstance(name, str) and func in (getattr(torch, name, None), getattr(Tensor, name, None))
+    return str(name) if own else ""
 
 
 def value_of(x: Any) -> _Number | None:
@@ -128,11 +139,10 @@ def with_sizes(func: Any, args: Sequence[Any]) -> tuple[Any, ...]:
         items = args[1] if isinstance(args[1], tuple) else (args[1],)
         items = tuple(_with_bounds(item) if isinstance(item, slice) else item for item in items)
         return args[0], items if isinstance(args[1], tuple) else items[0]
-    if not _takes_numbers(func):
+    tensors = _tensors_of(func)
+    if tensors is None:
         return tuple(args)
-    first = isinstance(args[0], Tensor) if args else False
-    rest = [_with_numbers(x) for x in args[first:]]
-    return (*args[:first], *rest)
+    return tuple(x if place in tensors else _with_numbers(x) for place, x in enumerate(args))
 
 
 def _with_bounds(item: slice) -> slice:
@@ -146,21 +156,23 @@ def _with_numbers(x: Any) -> Any:
     return x if value is None else value
 
 
-@functools.lru_cache(maxsize=None)
-def _takes_numbers(func: Any) -> bool:
-    """Whether a function of PyTorch takes sizes, and no tensor but its first argument."""
-    packet = getattr(torch.ops.aten, getattr(func, "__name__", None) or "", None)
-    if packet is None or not hasattr(packet, "overloads"):
-        return False
+@functools.cache
+def _tensors_of(func: Any) -> frozenset[int] | None:
+    """Which arguments of a function of PyTorch may be tensors; None if it is no operator."""
+    packet = getattr(torch.ops.aten, _name(func), None) if _name(func) else None
+    if packet is None:
+        return None
     schemas = [getattr(packet, name)._schema.arguments for name in packet.overloads()]
-    given = [[str(argument.type) for argument in schema if argument.name != "out"] for schema in schemas]
-    sizes = any(kind in ("List[int]", "List[SymInt]") for kinds in given for kind in kinds)
-    return sizes and not any("Tensor" in kind for kinds in given for kind in kinds[1:])
+    places = (place for schema in schemas for place, argument in enumerate(schema) if "Tensor" in str(argument.type))
+    return frozenset(places)
 
 
 def forget(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> None:
     """Notes that something takes these arguments."""
-    if not _known or _arithmetic(func) is not None:
+    if not _known or _arithmetic(func) is not None or _name(func) in _COMPARISONS:
+        return
+    attribute = getattr(func, "__self__", None)
+    if type(attribute) is types.GetSetDescriptorType and attribute.__name__ in _DESCRIBING:
         return
     for x in pytree.tree_leaves((tuple(args), kwargs)):
         if value_of(x) is not None:
