@@ -8,6 +8,7 @@ n + period if n is beyond the places where their maxima and minima change sides.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -35,9 +36,12 @@ class _Lines:
         return _Lines(self.slope * by, self.period, self.off * abs(by), self.start)
 
 
-def last_to_try(condition: Any, least: int = 0) -> int | None:
-    """The extent up to which a condition on one symbol from ``least`` on is tested; None if it is of another kind."""
-    found = _repetition(condition)
+def last_to_try(condition: Any, least: int = 0, *others: Any) -> int | None:
+    """The extent up to which a condition on one symbol from ``least`` on is tested; None if it is of another kind.
+
+    ``others``: conditions on the same symbol that are tested with it.
+    """
+    found = _together([condition, *others])
     return None if found is None else max(found[0], least) + found[1]
 
 
@@ -46,10 +50,7 @@ def _repetition(condition: Any) -> tuple[int, int] | None:
     if len(condition.free_symbols) != 1:
         return None
     if isinstance(condition, (sympy.And, sympy.Or)):
-        known = [_repetition(part) for part in condition.args]
-        parts = [part for part in known if part is not None]
-        whole = len(parts) == len(known)
-        return (max(begin for begin, _ in parts), math.lcm(*(period for _, period in parts))) if whole else None
+        return _together(condition.args)
     if not isinstance(condition, _RELATIONS):
         return None
     sides = [_lines(side) for side in condition.args]
@@ -57,6 +58,13 @@ def _repetition(condition: Any) -> tuple[int, int] | None:
         return None
     left, right = (side for side in sides if side is not None)
     return _apart(left, right), math.lcm(left.period, right.period)
+
+
+def _together(conditions: Sequence[Any]) -> tuple[int, int] | None:
+    known = [_repetition(condition) for condition in conditions]
+    parts = [part for part in known if part is not None]
+    whole = len(parts) == len(known)
+    return (max(begin for begin, _ in parts), math.lcm(*(period for _, period in parts))) if whole else None
 
 
 def _apart(a: _Lines, b: _Lines) -> int:

@@ -101,6 +101,21 @@ class _Prover:
             pass
         return None
 
+    def follows(self, env: ShapeEnv, facts: list[Any], condition: Any) -> bool:
+        """Whether a condition on one symbol holds for all of its values for which the facts do."""
+        (symbol,) = condition.free_symbols
+        least, values = self.least(env, symbol), self._ranges.get((id(env), symbol))
+        if values is None and least is not None:
+            last = last_to_try(condition, least, *facts)
+            values = None if last is None or last - least > _MOST else range(least, last + 1)
+        if values is None:
+            return False
+        holds, *given = (_function([symbol], each) for each in (condition, *facts))
+        try:
+            return all(holds(value) for value in values if all(fact(value) for fact in given))
+        except (ZeroDivisionError, NameError, TypeError, AttributeError):
+            return False
+
     def _enough(self, env: ShapeEnv, symbol: sympy.Symbol, condition: Any) -> range | None:
         """Extents that are enough to try of one that may be as large as it likes; None if that is not known."""
         least = self.least(env, symbol)
@@ -199,8 +214,7 @@ def follows(env: ShapeEnv, facts: Iterable[Any], condition: Any) -> bool:
     of_it = [fact for fact in facts if isinstance(fact, _CONDITIONS) and fact.free_symbols <= condition.free_symbols]
     if len(condition.free_symbols) != 1 or not of_it:
         return False
-    known = sympy.Or(*map(sympy.Not, of_it), condition)
-    return any(known == sympy.true or prover.decide(env, known) is True for prover in _active[-1:])
+    return any(prover.follows(env, of_it, condition) for prover in _active[-1:])
 
 
 def places_of_symbols() -> dict[str, str]:
