@@ -35,6 +35,7 @@ from . import (
     jagged_tracing,
     layout_questions,
     meta_kernels,
+    module_conversions,
     multiples,
     replaced_buffers,
 )
@@ -264,6 +265,7 @@ def _tracing(module: torch.nn.Module) -> Iterator[None]:
         sizes_from_zero(),
         layout_questions.answered_by_the_example(),
         multiples.as_products(),
+        module_conversions.only_if_needed(),
         meta_kernels.sizes_of_windows(),
         jagged_tracing.taken_apart(),
         enum_arguments.as_constants(),

@@ -199,6 +199,12 @@ GUARDS_OF_VIEWS = tuple(
     for name in ("guard_or_false", "guard_or_true")
 )
 GUARD_OF_PYTHON = Patch("torch.fx.experimental.symbolic_shapes:_guard_or", _LAYOUT, "(a, default)")
+CONVERTED_MODULE = Patch(
+    "torch.nn:Module._apply",
+    "frontend/module_conversions.py: a module that has the dtype already is not converted. Without it PyTorch fails to"
+    " assign the tensors that stand for parameters.",
+    "(self, fn, recurse)",
+)
 FAKE_INPUTS = Patch(
     "torch.export._trace:make_fake_inputs",
     "frontend/equal_dims.py: dims that share a Dim are one size. Without it they are compared when the model's code has"

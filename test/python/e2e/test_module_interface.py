@@ -84,3 +84,21 @@ def test_without_the_module(tmp_path):
         model.parameters()
     with pytest.raises(AttributeError, match="no attribute 'config'"):
         _ = model.config
+
+
+class ConvertsItself(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.router, self.norm = nn.Linear(4, 4), nn.BatchNorm1d(4)
+
+    def forward(self, x):
+        self.router = self.router.to(x.dtype)
+        return self.norm.float()(self.router(x))
+
+
+def test_a_module_that_converts_itself_to_what_it_is():
+    module = ConvertsItself().eval()
+    model = disc.compile(module, (torch.randn(3, 4),), dynamic_shapes=({0: "n"},))
+    for n in (1, 7, 2):
+        x = torch.randn(n, 4)
+        torch.testing.assert_close(model(x), module(x))
