@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 import warnings
 from dataclasses import dataclass, field
@@ -68,6 +69,14 @@ def check(architecture: Architecture) -> Outcome:
     return outcome
 
 
+def _is_eagers(module, inputs, path, want: torch.Tensor, got: torch.Tensor) -> bool:
+    """Whether a difference is eager's own error in f32: a scalar product of nearly orthogonal vectors has a large one."""
+    inputs = {name: x.double() if x.is_floating_point() else x for name, x in inputs.items()}
+    results = tree_flatten_with_path(copy.deepcopy(module).double()(**inputs))[0]
+    exact = dict(results).get(path)
+    return exact is not None and bool((got - exact).abs().max() <= (want - exact).abs().max())
+
+
 def _compare(architecture: Architecture, model, module, sizes, seed, outcome: Outcome) -> list[str]:
     where = ", ".join(f"{k} {v}" for k, v in sizes.items())
     inputs = architecture.arguments(sizes, seed)
@@ -109,7 +118,7 @@ def _compare(architecture: Architecture, model, module, sizes, seed, outcome: Ou
             continue
         want, got = torch.where(finite, want, 0.0), torch.where(finite, got, 0.0)
         error = float((want - got).abs().max() / max(1e-3, float(want.abs().max())))
-        outcome.worst = max(outcome.worst, error)
-        if not error <= architecture.tolerance:
+        if not error <= architecture.tolerance and not _is_eagers(module, inputs, path, want, got):
             reasons.append(f"at {where}: {keystr(path)} differs by {error:.1e}")
+        outcome.worst = max(outcome.worst, error)
     return reasons
