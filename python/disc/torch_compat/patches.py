@@ -183,6 +183,11 @@ LAYOUT_QUESTIONS = (
     Patch("torch._prims_common:is_contiguous", _LAYOUT, "(a, false_if_dde)"),
     Patch("torch._prims_common:check_contiguous_sizes_strides", _LAYOUT, "(sizes, strides, false_if_dde)"),
     Patch("torch._prims_common:_is_non_overlapping_and_dense_or_false", _LAYOUT, "(sizes, strides)"),
+    Patch(
+        "torch._prims_common:compute_elementwise_output_logical_to_physical_perm",
+        _LAYOUT,
+        "(tensors, _skip_checks, ambiguity_check)",
+    ),
     Patch("torch._meta_registrations:_exec_fft", _LAYOUT, "(out, self, out_sizes, dim, forward)"),
     Patch("torch._meta_registrations:_sort_dims", _LAYOUT, "(self, dim, exclude_last)"),
     Patch("torch:_debug_has_internal_overlap", _LAYOUT, None),

@@ -20,7 +20,8 @@ def _linspace(start: Any, end: Any, steps: Any, **options: Any) -> Tensor:
     # From both ends to the middle, as PyTorch does: the last element is exactly `end`.
     dtype = options.pop("dtype", None) or torch.get_default_dtype()
     index = torch.arange(steps, dtype=dtype if dtype.is_floating_point else torch.float64, **_kept(options))
-    step = (end - start) / torch.clamp(index.new_full((), steps - 1), min=1)
+    # A number divided by a tensor is rounded twice; a step that is an integer must remain one.
+    step = index.new_full((), end - start) / torch.clamp(index.new_full((), steps - 1), min=1)
     values = torch.where(index * 2 < steps, start + step * index, end - step * (steps - 1 - index))
     return values.to(dtype)
 
