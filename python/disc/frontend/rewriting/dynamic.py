@@ -83,7 +83,7 @@ def sequence_of(value: Any) -> Dynamic | None:
     if isinstance(value, Tensor) and value.dim() > 0 and is_dynamic(value.shape[0]):
         return Dynamic(value.shape[0], lambda n: value.select(0, n), lambda: Steps(value))
     if has_parts(value) and not any(isinstance(x, Maybe) for x in value):
-        return whole_of(value).sequence()
+        return _all_of(value).sequence()  # type: ignore[no-any-return]
     return None
 
 
@@ -140,6 +140,11 @@ class Steps(Part):
     def turned(self) -> Steps:
         """The same, the last first."""
         return Steps(self.all.flip(0), None if self.present is None else self.present.flip(0), self.kind)
+
+    def pick(self, index: Any) -> Any:
+        """One of the elements; a negative index counts from the last."""
+        rows = self.rows
+        return self.element(rows, from_start(index, rows.shape[0]))
 
     def element(self, rows: Tensor, number: Any) -> Any:
         """One of the rows."""
@@ -258,6 +263,17 @@ def whole_of(values: Sequence[Any]) -> Steps:
     return Steps(parts[0] if len(parts) == 1 else torch.cat(parts), kind=kinds.pop())
 
 
+def _uneven(values: Sequence[Any]) -> Any:
+    """The first entry of a list that stands for tensors that differ in a size; None if there is none."""
+    return next((x for x in values if isinstance(x, Part) and x.differs), None)
+
+
+def _all_of(values: Sequence[Any]) -> Any:
+    """All elements of a list as one part, also if they differ in a size."""
+    uneven = _uneven(values)
+    return whole_of(values) if uneven is None else uneven.whole(values)
+
+
 class View:
     """A list with parts, as code reads it."""
 
@@ -275,10 +291,9 @@ class View:
             near = values[index:] if index < 0 else values[: index + 1]
             if len(near) == (-index if index < 0 else index + 1) and not has_parts(near):
                 return values[index]
-        if not isinstance(index, int) or all(isinstance(x, (Steps, Maybe)) or not isinstance(x, Part) for x in values):
-            whole = whole_of(values)
-            rows = whole.rows
-            return whole.element(rows, from_start(index, rows.shape[0]))
+        known = all(isinstance(x, (Steps, Maybe)) or not isinstance(x, Part) for x in values)
+        if not isinstance(index, int) or known or _uneven(values) is not None:
+            return _all_of(values).pick(index)
         # Of a list that steps append to: what the steps before have appended.
         return _alone(values[index])
 
@@ -431,6 +446,8 @@ def _joined(tensors: Sequence[Any], dim: int = 0, **named: Any) -> Tensor:
     def part(t: Any) -> Tensor:
         if not isinstance(t, Part):
             return t  # type: ignore[no-any-return]
+        if t.differs:
+            return t.joined(dim)  # type: ignore[no-any-return, attr-defined]
         rows = whole_of([t]).rows
         if rows.dim() == 1:
             raise RuntimeError("zero-dimensional tensors cannot be concatenated")
