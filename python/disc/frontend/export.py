@@ -78,6 +78,7 @@ _PLACE = re.compile(
     r"Not all values of (\w+) = (L\[.+?\]\.size\(\)\[\d+\]) in the specified range satisfy the generated guard (.+)"
 )
 _TRIED = 100
+_MOST_EXCLUDED = 8
 _MOST_LINES = 4
 """Torch has many conditions for what is one requirement."""
 
@@ -510,7 +511,9 @@ def _by_larger(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes: 
 def _refusal(error: Exception, guards: Sequence[_Guard]) -> errors.CompileError:
     text = str(error).split(_ADVICE)[0].rstrip()
     dims = list(dict.fromkeys(map(readable, [*_DIM.findall(text), *_RELATED.findall(text)])))
-    conditions = re.findall(r"Not all values of (.+?) satisfy the generated guard (.+)", text)
+    conditions = re.findall(
+        r"Not all values of (.+?) satisfy the generated guard (.+?)(?:Specializations unexp.*)?$", text, re.M
+    )
     lines = [f"{readable(where)} must satisfy {readable(condition.rstrip('.'))}" for where, condition in conditions]
     fixed = list(dict.fromkeys(_CONSTANT.findall(text)))
     lines += [f"{readable(name)} is {value} in the model's code" for name, value in fixed]
@@ -544,17 +547,20 @@ def _refusal(error: Exception, guards: Sequence[_Guard]) -> errors.CompileError:
 def _without_zero(text: str) -> list[Refinement]:
     """Ranges from 1 on, if only 0 may violate what torch.export says of named dims, as ``max(1, n // 2) <= n``.
 
-    It takes sizes for 2 or more, and says ``n // 2 <= n``. A few sizes are tried: the next trace shows if it is so.
+    It takes sizes for 2 or more, and says ``n // 2 <= n``. A few more may violate it, too: one row has no two chunks.
+    A few sizes are tried: the next trace shows if it is so.
     """
-    found = _PLACE.findall(text)
-    for _, place, condition in found:
-        code = condition.rstrip(".").replace(place, "n")
+    found: dict[str, int] = {}
+    for name, place, condition in _PLACE.findall(text):
+        code = condition.partition("Specializations")[0].rstrip(".").replace(place, "n")
         try:
-            if "[" in code or not all(_holds(code, n) for n in range(1, _TRIED)):
-                return []
+            fails = [n for n in range(1, _TRIED) if "[" in code or not _holds(code, n)]
         except (ArithmeticError, SyntaxError, NameError, TypeError):
             return []
-    return [Refinement(name, low=1) for name, _, _ in found]
+        found[name] = max(found.get(name, 1), 1 + max(fails, default=0))
+    return (
+        [] if any(low > _MOST_EXCLUDED for low in found.values()) else [Refinement(n, low=x) for n, x in found.items()]
+    )
 
 
 def _holds(code: str, n: int) -> bool:

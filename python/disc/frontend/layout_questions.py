@@ -22,7 +22,7 @@ from ..torch_compat.operators import OpOverload
 from ..torch_compat.patching import replaced
 from ..torch_compat.symbols import ShapeEnv, SymNode, free_unbacked_symbols, hint_of, torch_sympy
 from ..torch_compat.tracing import FakeTensorMode, proxy_tensor
-from .proving import holds_from_one
+from .proving import holds_from
 
 _CONVOLUTIONS = (
     torch.ops.aten.convolution.default,
@@ -222,7 +222,7 @@ def _of_parts(condition: Any) -> bool:
     size, of_one = condition.args
     if free_unbacked_symbols(condition) or size.is_Symbol or not of_one.is_Integer or of_one < 1:
         return False
-    return of_one == 1 or holds_from_one(sympy.Eq(torch_sympy.PythonMod(size, of_one), 0)) is True
+    return of_one == 1 or holds_from(sympy.Eq(torch_sympy.PythonMod(size, of_one), 0), 1) is True
 
 
 def _of_index_width(condition: Any) -> bool:

@@ -119,16 +119,16 @@ def _function(symbols: list[sympy.Symbol], condition: Any) -> Callable[..., bool
     return function
 
 
-def holds_from_one(condition: Any) -> bool | None:
-    """Whether a condition on one extent holds for 1 and more; None if it is of a kind that is not known."""
+def holds_from(condition: Any, least: int) -> bool | None:
+    """Whether a condition on one extent holds for ``least`` and more; None if it is of a kind that is not known."""
     if condition in (sympy.true, sympy.false):
         return bool(condition)
-    last = last_to_try(condition, 1)
-    if last is None or last > _MOST:
+    last = last_to_try(condition, least)
+    if last is None or last - least > _MOST:
         return None
     holds = _function(list(condition.free_symbols), condition)
     try:
-        return all(map(holds, range(1, last + 1)))
+        return all(map(holds, range(least, last + 1)))
     except ZeroDivisionError:
         return None
 
