@@ -226,9 +226,12 @@ def _of_parts(condition: Any) -> bool:
 
 
 def _of_index_width(condition: Any) -> bool:
-    """Whether a condition asks if 32 bits are enough for indices: what chooses among PyTorch's own kernels."""
+    """Whether a condition asks if 32 bits are enough for indices: what chooses among PyTorch's own kernels.
+
+    PyTorch's quantile() counts in float32, and takes no more elements than that can count.
+    """
     return isinstance(condition, sympy.core.relational.Relational) and bool(
-        {2**31 - 1, 2**31}.intersection(condition.args)
+        {2**31 - 1, 2**31, 2**24}.intersection(condition.args)
     )
 
 

@@ -19,7 +19,19 @@ from ...torch_compat import pytree
 from .. import markers
 from ..proving import is_positive
 from . import graph
-from .carried import Carried, Filled, Markers, Mismatch, Rows, UnevenRows, Value, Zeros, carry, optional_variables, refuse
+from .carried import (
+    Carried,
+    Filled,
+    Markers,
+    Mismatch,
+    Rows,
+    UnevenRows,
+    Value,
+    Zeros,
+    carry,
+    optional_variables,
+    refuse,
+)
 from .conditions import decide, known_truth, number_tensor
 from .dynamic import Front, Steps, can_join, in_step, is_of_loop, kind_of, row_of
 from .parts import Part
