@@ -22,7 +22,7 @@ from .. import errors
 from ..torch_compat import pytree
 from ..torch_compat.symbols import ShapeEnv, ValueRanges, guards_as_code, int_oo, torch_sympy
 from .hints import declared, dims, environment, user_inputs
-from .proving import rounds_to_less
+from .proving import holds_from, rounds_to_less
 
 _LINES = "disc_guard_lines"
 _OWN = "disc_own_guards"
@@ -145,13 +145,16 @@ def _conditions(program: ExportedProgram, env: ShapeEnv) -> list[tuple[Any, str]
 
 def holds(env: ShapeEnv, condition: Any, ranges: Mapping[sympy.Symbol, Any]) -> bool:
     """Whether a condition holds for all extents that torch.export considers."""
-    known = {}
+    known, least = {}, sympy.Integer(0)
     for symbol in condition.free_symbols:
         given = ranges.get(symbol) or env.var_to_range.get(symbol)
         if given is None:
             return False
         known[symbol] = ValueRanges(max(given.lower, sympy.Integer(2)), max(given.upper, sympy.Integer(2)))
-    return _holds_in(env, condition, known)
+        least = given.lower
+    if _holds_in(env, condition, known):
+        return True
+    return len(known) == 1 and least.is_Integer and least >= 0 and holds_from(condition, int(least)) is True
 
 
 def _holds_in(env: ShapeEnv, condition: Any, ranges: Mapping[sympy.Symbol, Any]) -> bool:

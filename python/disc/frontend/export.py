@@ -47,7 +47,7 @@ from .higher_order import flattened
 from .locations import is_user_file, is_user_line, source_of_error, source_of_trace, user_frames, warn
 from .model_errors import model_error, raise_failure
 from .older_torch import traces_as_the_newest
-from .proving import places_of_symbols, proved_by_trying
+from .proving import is_proved, places_of_symbols, proved_by_trying
 from .readable import readable, requirement
 from .recurrent import kept_whole
 from .recursion import kept_recursion
@@ -81,6 +81,7 @@ _PLACE = re.compile(
     r"Not all values of (\w+) = (L\[.+?\]\.size\(\)\[\d+\]) in the specified range satisfy the generated guard (.+)"
 )
 _TRIED = 100
+_MOST_EXCLUDED = 8
 _MOST_LINES = 4
 """Torch has many conditions for what is one requirement."""
 
@@ -516,7 +517,9 @@ def _by_larger(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes: 
 def _refusal(error: Exception, guards: Sequence[_Guard]) -> errors.CompileError:
     text = str(error).split(_ADVICE)[0].rstrip()
     dims = list(dict.fromkeys(map(readable, [*_DIM.findall(text), *_RELATED.findall(text)])))
-    conditions = re.findall(r"Not all values of (.+?) satisfy the generated guard (.+)", text)
+    conditions = re.findall(
+        r"Not all values of (.+?) satisfy the generated guard (.+?)(?:Specializations unexp.*)?$", text, re.M
+    )
     lines = [f"{readable(where)} must satisfy {readable(condition.rstrip('.'))}" for where, condition in conditions]
     fixed = list(dict.fromkeys(_CONSTANT.findall(text)))
     lines += [f"{readable(name)} is {value} in the model's code" for name, value in fixed]
@@ -550,17 +553,20 @@ def _refusal(error: Exception, guards: Sequence[_Guard]) -> errors.CompileError:
 def _without_zero(text: str) -> list[Refinement]:
     """Ranges from 1 on, if only 0 may violate what torch.export says of named dims, as ``max(1, n // 2) <= n``.
 
-    It takes sizes for 2 or more, and says ``n // 2 <= n``. A few sizes are tried: the next trace shows if it is so.
+    It takes sizes for 2 or more, and says ``n // 2 <= n``. A few more may violate it, too: one row has no two chunks.
+    A few sizes are tried: the next trace shows if it is so.
     """
-    found = _PLACE.findall(text)
-    for _, place, condition in found:
-        code = condition.rstrip(".").replace(place, "n")
+    found: dict[str, int] = {}
+    for name, place, condition in _PLACE.findall(text):
+        code = condition.partition("Specializations")[0].rstrip(".").replace(place, "n")
         try:
-            if "[" in code or not all(_holds(code, n) for n in range(1, _TRIED)):
-                return []
+            fails = [n for n in range(1, _TRIED) if "[" in code or not _holds(code, n)]
         except (ArithmeticError, SyntaxError, NameError, TypeError):
             return []
-    return [Refinement(name, low=1) for name, _, _ in found]
+        found[name] = max(found.get(name, 1), 1 + max(fails, default=0))
+    return (
+        [] if any(low > _MOST_EXCLUDED for low in found.values()) else [Refinement(n, low=x) for n, x in found.items()]
+    )
 
 
 def _holds(code: str, n: int) -> bool:
@@ -581,7 +587,7 @@ def _recorded(guards: list[_Guard]) -> Iterator[None]:
         files = ((code.co_filename, line) for code, line in stack)
         place = next(((f, line) for f, line in files if is_user_file(f) and not f.startswith(_DISC)), None)
         if place is not None:
-            number = any(code.co_name in ("guard_int", "guard_float") for code, _ in stack)
+            number = any(code.co_name in ("guard_int", "guard_float") for code, _ in stack) and not is_proved(env, g)
             asking = [caller for (code, _), (caller, _) in itertools.pairwise(stack) if code in ASKED]
             own = any(is_user_line(code.co_filename) for code in asking)
             guards.append(_Guard(env, g, f"{place[0]}:{place[1]}", number, own))

@@ -22,7 +22,7 @@ from ..torch_compat.operators import OpOverload
 from ..torch_compat.patching import replaced
 from ..torch_compat.symbols import ShapeEnv, SymNode, free_unbacked_symbols, hint_of, torch_sympy
 from ..torch_compat.tracing import FakeTensorMode, proxy_tensor, unset_fake_temporarily
-from .proving import holds_from_one
+from .proving import holds_from
 
 _CONVOLUTIONS = (
     torch.ops.aten.convolution.default,
@@ -256,13 +256,16 @@ def _of_parts(condition: Any) -> bool:
     size, of_one = condition.args
     if free_unbacked_symbols(condition) or size.is_Symbol or not of_one.is_Integer or of_one < 1:
         return False
-    return of_one == 1 or holds_from_one(sympy.Eq(torch_sympy.PythonMod(size, of_one), 0)) is True
+    return of_one == 1 or holds_from(sympy.Eq(torch_sympy.PythonMod(size, of_one), 0), 1) is True
 
 
 def _of_index_width(condition: Any) -> bool:
-    """Whether a condition asks if 32 bits are enough for indices: what chooses among PyTorch's own kernels."""
+    """Whether a condition asks if 32 bits are enough for indices: what chooses among PyTorch's own kernels.
+
+    PyTorch's quantile() counts in float32, and takes no more elements than that can count.
+    """
     return isinstance(condition, sympy.core.relational.Relational) and bool(
-        {2**31 - 1, 2**31}.intersection(condition.args)
+        {2**31 - 1, 2**31, 2**24}.intersection(condition.args)
     )
 
 

@@ -1,8 +1,8 @@
 """Conditions on one extent that repeat: few values decide them for all.
 
 Sums, multiples, quotients and remainders by constants, maxima and minima of an extent n are, from some n on, a line for
-each remainder of n by a period: ``f(n + period) = f(n) + slope * period``. Two of them compare alike for n and
-n + period if n is beyond the places where their maxima and minima change sides.
+each remainder of n by a period: ``f(n + period) = f(n) + slope * period``. So are quotients of two of them. Two of them
+compare alike for n and n + period if n is beyond the places where their maxima and minima change sides.
 """
 
 from __future__ import annotations
@@ -73,6 +73,19 @@ def _apart(a: _Lines, b: _Lines) -> int:
     return begin if a.slope == b.slope else max(begin, math.ceil((a.off + b.off) / abs(a.slope - b.slope)) + 1)
 
 
+def _quotient(a: _Lines, b: _Lines) -> _Lines | None:
+    """a // b of two lines: from some n on it is near the quotient of their slopes, alike for n and n + period."""
+    if b.slope <= 0:
+        return None
+    quotient = a.slope / b.slope
+    above = quotient - math.floor(quotient)
+    # a - quotient * b repeats. Divided by b it is less than the distance to the next integers, if b is large enough.
+    room = min(above, 1 - above) if above else Fraction(1)
+    off = a.off + abs(quotient) * b.off
+    enough = math.ceil((off / room + b.off) / b.slope) + 1
+    return _Lines(Fraction(0), math.lcm(a.period, b.period), abs(quotient) + 1, max(a.start, b.start, enough))
+
+
 def _lines(expr: Any) -> _Lines | None:
     if expr.is_Integer:
         return _Lines(Fraction(0), 1, Fraction(abs(int(expr))), 0)
@@ -83,6 +96,9 @@ def _lines(expr: Any) -> _Lines | None:
         return None if inner is None else inner.scaled(int(expr.args[0]))
     if isinstance(expr, (*_QUOTIENTS, *_REMAINDERS)):
         inner, by = _lines(expr.args[0]), expr.args[1]
+        if inner is not None and isinstance(expr, _QUOTIENTS) and not by.is_Integer:
+            divisor = _lines(by)
+            return None if divisor is None else _quotient(inner, divisor)
         if inner is None or not by.is_Integer or by <= 0:
             return None
         by = int(by)

@@ -134,16 +134,16 @@ def _function(symbols: list[sympy.Symbol], condition: Any) -> Callable[..., bool
     return function
 
 
-def holds_from_one(condition: Any) -> bool | None:
-    """Whether a condition on one extent holds for 1 and more; None if it is of a kind that is not known."""
+def holds_from(condition: Any, least: int) -> bool | None:
+    """Whether a condition on one extent holds for ``least`` and more; None if it is of a kind that is not known."""
     if condition in (sympy.true, sympy.false):
         return bool(condition)
-    last = last_to_try(condition, 1)
-    if last is None or last > _MOST:
+    last = last_to_try(condition, least)
+    if last is None or last - least > _MOST:
         return None
     holds = _function(list(condition.free_symbols), condition)
     try:
-        return all(map(holds, range(1, last + 1)))
+        return all(map(holds, range(least, last + 1)))
     except ZeroDivisionError:
         return None
 
@@ -194,6 +194,11 @@ def declared_ranges(env: ShapeEnv, symbols: Iterable[sympy.Symbol]) -> dict[symp
 def may_be_empty(env: ShapeEnv, symbol: sympy.Symbol) -> bool:
     """Whether the user lets an extent be 0, which torch.export takes for impossible."""
     return any(prover.least(env, symbol) == 0 for prover in _active[-1:])
+
+
+def is_proved(env: ShapeEnv, condition: Any) -> bool:
+    """Whether trying shows that a condition holds for all extents in the ranges that the user declared."""
+    return isinstance(condition, _CONDITIONS) and any(prover.decide(env, condition) is True for prover in _active[-1:])
 
 
 def is_positive(count: Any) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import builtins
 import functools
+import itertools
 import math
+import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -12,7 +14,9 @@ import torch
 from torch import Tensor
 
 from ...torch_compat.tracing import disabled_torch_function
-from . import operators
+from ..proving import is_positive
+from . import folds, operators, pieces
+from .computed_numbers import natural
 from .conditions import (
     SYMBOLIC,
     constant_of,
@@ -27,6 +31,7 @@ from .conditions import (
 from .dynamic import (
     METHODS,
     Dynamic,
+    Steps,
     dynamic_range,
     is_dynamic,
     joint,
@@ -45,11 +50,16 @@ from .values import VARIANTS, order
 
 def variant(function: Any, site: Site) -> Callable[..., Any] | None:
     """What is called in the place of a function of Python or a method of a tensor; None if that is good as it is."""
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, Tensor) and isinstance(function, (*_METHODS, types.MethodType)):
+        if function.__name__ == "equal":
+            return functools.partial(_equal, site, owner)
+        # Some methods of tensors are Python functions.
+        method = _OF_TENSORS.get(function.__name__)
+        return None if method is None else functools.partial(method, owner)
+    if isinstance(owner, torch.SymInt) and getattr(function, "__name__", "") == "bit_length":
+        return functools.partial(natural, int.bit_length, owner)
     if isinstance(function, _METHODS):
-        owner = getattr(function, "__self__", None)
-        if isinstance(owner, Tensor):
-            method = _OF_TENSORS.get(function.__name__)
-            return None if method is None else functools.partial(method, owner)
         if type(owner) is list:
             return _of_list(owner, function.__name__)
         if isinstance(owner, torch.Size) and function.__name__ == "numel":
@@ -256,7 +266,9 @@ def _tolist(value: Tensor) -> Any:
     if value.dim() == 0:
         return _item(value)
     if is_dynamic(value.shape[0]):
-        return Dynamic(value.shape[0], lambda n: _tolist(value.select(0, n)))
+        kind = float if value.dtype.is_floating_point else bool if value.dtype == torch.bool else int
+        steps = (lambda: Steps(value, kind=kind)) if value.dim() == 1 else None
+        return Dynamic(value.shape[0], lambda n: _tolist(value.select(0, n)), steps)
     return [_tolist(value[n]) for n in range(value.shape[0])]
 
 
@@ -269,9 +281,20 @@ def _of_number(function: Callable[..., Any], of_tensor: Callable[..., Tensor], d
         if dtype == torch.int64 and all(map(_is_of_extents, args)):
             # An extent again.
             return function(*args)
-        return of_tensor(*(number_tensor(x, torch.float64) for x in args)).to(dtype).item()
+        number = of_tensor(*(number_tensor(x, torch.float64) for x in args)).to(dtype).item()
+        if _is_natural(function, args):
+            torch._check(number >= 0)
+        return number
 
     return call
+
+
+def _is_natural(function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+    """Whether a logarithm of a size, or a rounded number, is known not to be negative."""
+    if function in (math.log, math.log2, math.log10):
+        return len(args) == 1 and isinstance(args[0], torch.SymInt) and is_positive(args[0])
+    rounded = function in (math.floor, math.ceil, math.trunc) and isinstance(args[0], torch.SymFloat)
+    return rounded and known_truth(args[0] >= 0) is True
 
 
 def _test_of_number(function: Callable[..., Any], of_tensor: Callable[..., Tensor]) -> Any:
@@ -289,16 +312,20 @@ def _log(x: Tensor, *base: Tensor) -> Tensor:
     return torch.log(x) / torch.log(*base) if base else torch.log(x)
 
 
-def _equal(a: Tensor, b: Tensor) -> Any:
+def _equal(site: Site, a: Tensor, b: Tensor) -> Any:
     """``torch.equal``: tensors of other shapes are not."""
     if a.dim() != b.dim():
         return False
+    unknown = []
     for x, y in zip(a.shape, b.shape, strict=True):
         if (known := known_truth(x == y)) is False:
             return False
         if known is None:
-            raise NotImplementedError("torch.equal() of tensors that may have different shapes")
-    return stand_in((a == b).all())
+            unknown.append(x == y)
+    if not unknown:
+        return stand_in((a == b).all())
+    sizes = [functools.partial(_same, condition) for condition in unknown[1:]]
+    return operators.and_(unknown[0], *sizes, lambda: stand_in((a == b).all()), site=site, truth=True)
 
 
 def _close(a: Tensor, b: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
@@ -315,7 +342,8 @@ _OF_TENSORS: dict[str, Callable[..., Any]] = {
     "item": _item,
     "tolist": _tolist,
     "unbind": _unbind,
-    "equal": lambda value, other: _equal(value, other),
+    "split": lambda value, split_size, dim=0: pieces.split(value, split_size, dim),
+    "chunk": pieces.chunk,
     "allclose": lambda value, *args, **kwargs: _close(value, *args, **kwargs),
     "__bool__": lambda value: stand_in(decide(value)),
     "__len__": lambda value: value.shape[0],
@@ -333,6 +361,9 @@ _VARIANTS: dict[Any, Callable[..., Any]] = {
     tuple: lambda _, *values: listed(tuple, *values),
     _min: _extreme(_min, lambda a, b: a < b, torch.sym_min),
     _max: _extreme(_max, lambda a, b: a > b, torch.sym_max),
+    functools.reduce: folds.reduce,
+    itertools.accumulate: folds.accumulate,
+    itertools.pairwise: folds.pairwise,
     any: _any,
     all: _all,
     sum: _sum,
@@ -341,8 +372,10 @@ _VARIANTS: dict[Any, Callable[..., Any]] = {
     torch.overrides.has_torch_function_unary: lambda _, value: _overridden(value),
     torch.overrides.has_torch_function_variadic: lambda _, *values: _overridden(*values),
     torch.unbind: lambda _, value, dim=0: _unbind(value, dim),
+    torch.split: lambda _, *args, **kwargs: pieces.split(*args, **kwargs),
+    torch.chunk: lambda _, *args, **kwargs: pieces.chunk(*args, **kwargs),
     torch.tensor: lambda _, values, **options: (tensor_of if has_parts(values) else torch.tensor)(values, **options),
-    torch.equal: lambda _, a, b: _equal(a, b),
+    torch.equal: _equal,
     torch.allclose: lambda _, *args, **kwargs: _close(*args, **kwargs),
     torch.is_nonzero: lambda _, value: stand_in(decide(value)),
     **{
@@ -361,6 +394,7 @@ _VARIANTS: dict[Any, Callable[..., Any]] = {
         getattr(math, name): _test_of_number(getattr(math, name), getattr(torch, name))
         for name in ("isnan", "isinf", "isfinite")
     },
+    **{f: lambda _, *args, f=f: natural(f, *args) for f in (math.isqrt, math.gcd)},
     math.fabs: _of_number(math.fabs, torch.abs, torch.float64),
     math.log: _of_number(math.log, _log, torch.float64),
 }

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ...jagged import CARRIED, is_jagged
 from .. import markers
-from . import graph
+from . import graph, uneven
 from .conditions import (
     equal_sizes,
     is_bool,
@@ -426,6 +426,54 @@ class Rows(Carried):
         return [Steps(self.value.result(run), kind=self._kind)]
 
 
+class UnevenRows(Carried):
+    """A list of tensors that differ in one size: all of them along that dim, and their sizes."""
+
+    def __init__(self, before: list[Any], after: list[Any], dim: int, symbols: graph.Symbols) -> None:
+        """``before``: the values before the first step; ``after``: those after a step; ``dim``: where they differ."""
+        like = after[-1]
+        self._before, self._dim, self._dtype = before, dim, like.dtype
+        self._rest = [size for n, size in enumerate(like.shape) if n != dim]
+        if not all(map(symbols.know, self._rest)) or not uneven.can_follow(after, dim):
+            raise Mismatch
+        self._flat = Value(self._flat_of(before), like, symbols)
+        self._lengths = Value(self._lengths_of(before), self._lengths_of(before), symbols)
+        self.learn(after)
+
+    def _flat_of(self, values: list[Any]) -> Tensor:
+        return uneven.flat_of(values, self._dim) if values else torch.zeros([0, *self._rest], dtype=self._dtype)
+
+    def _lengths_of(self, values: list[Any]) -> Tensor:
+        return uneven.lengths_of(values, self._dim) if values else torch.zeros(0, dtype=torch.int64)
+
+    def learn(self, after: Any) -> bool:
+        """Compares with a step's; whether something has changed in what is known."""
+        if not isinstance(after, list) or not uneven.can_follow(after, self._dim):
+            raise Mismatch
+        changed = self._flat.learn(self._flat_of(after))
+        return self._lengths.learn(self._lengths_of(after)) or changed
+
+    def prepare(self) -> None:
+        """Computes its first value."""
+        self._flat.begin(self._flat_of(self._before))
+        self._lengths.begin(self._lengths_of(self._before))
+        self._flat.prepare()
+        self._lengths.prepare()
+
+    def open(self, run: Markers) -> Any:
+        """Returns its value in a step."""
+        return [uneven.Uneven(self._flat.open(run), self._lengths.open(run), self._dim)]
+
+    def close(self, run: Markers, after: Any) -> None:
+        """Notes its value for the next step."""
+        self._flat.close(run, self._flat_of(after))
+        self._lengths.close(run, self._lengths_of(after))
+
+    def result(self, run: Markers) -> Any:
+        """Returns its last value."""
+        return [uneven.Uneven(self._flat.result(run), self._lengths.result(run), self._dim)]
+
+
 def carry(
     known: Carried | None,
     before: Any,
@@ -444,7 +492,7 @@ def carry(
     begins = known is None and _allowed and (before is None) is not (after is None) and not isinstance(after, Undefined)
     if begins or isinstance(known, _Optional):
         return _carry_optional(known, before, inside, after, name, symbols, were)
-    if isinstance(known, Rows):
+    if isinstance(known, (Rows, UnevenRows)):
         return known, known.learn(after)
     if isinstance(known, Value):
         if not _fits(known, after):

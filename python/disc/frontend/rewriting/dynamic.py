@@ -59,6 +59,13 @@ class Dynamic:
         raise NotImplementedError("a sequence of dynamic length can be iterated over by a for statement alone")
 
 
+def at_least(number: Any, least: int) -> Any:
+    """The larger one of a dynamic number and ``least``, also for sizes of 0 and 1, which torch takes for impossible."""
+    larger = torch.scalar_tensor(number, dtype=torch.int64).clamp(min=least).item()
+    torch._check(larger >= least)
+    return larger
+
+
 def dynamic_range(*args: Any) -> Dynamic:
     """``range`` of numbers of which some are dynamic."""
     start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
@@ -69,8 +76,7 @@ def dynamic_range(*args: Any) -> Dynamic:
     forward = is_dynamic(step) or step > 0
     room = stop - start if forward else start - stop
     if known_truth(room >= 0) is not True:
-        room = torch.scalar_tensor(room, dtype=torch.int64).clamp(min=0).item()
-        torch._check(room >= 0)
+        room = at_least(room, 0)
     width = step if forward else -step
     count = (room + width - 1) // width
     return Dynamic(count, lambda n: start + n * step, lambda: Steps(torch.arange(count) * step + start, kind=int))
@@ -83,7 +89,7 @@ def sequence_of(value: Any) -> Dynamic | None:
     if isinstance(value, Tensor) and value.dim() > 0 and is_dynamic(value.shape[0]):
         return Dynamic(value.shape[0], lambda n: value.select(0, n), lambda: Steps(value))
     if has_parts(value) and not any(isinstance(x, Maybe) for x in value):
-        return whole_of(value).sequence()
+        return _all_of(value).sequence()  # type: ignore[no-any-return]
     return None
 
 
@@ -140,6 +146,11 @@ class Steps(Part):
     def turned(self) -> Steps:
         """The same, the last first."""
         return Steps(self.all.flip(0), None if self.present is None else self.present.flip(0), self.kind)
+
+    def pick(self, index: Any) -> Any:
+        """One of the elements; a negative index counts from the last."""
+        rows = self.rows
+        return self.element(rows, from_start(index, rows.shape[0]))
 
     def element(self, rows: Tensor, number: Any) -> Any:
         """One of the rows."""
@@ -258,6 +269,17 @@ def whole_of(values: Sequence[Any]) -> Steps:
     return Steps(parts[0] if len(parts) == 1 else torch.cat(parts), kind=kinds.pop())
 
 
+def _uneven(values: Sequence[Any]) -> Any:
+    """The first entry of a list that stands for tensors that differ in a size; None if there is none."""
+    return next((x for x in values if isinstance(x, Part) and x.differs), None)
+
+
+def _all_of(values: Sequence[Any]) -> Any:
+    """All elements of a list as one part, also if they differ in a size."""
+    uneven = _uneven(values)
+    return whole_of(values) if uneven is None else uneven.whole(values)
+
+
 class View:
     """A list with parts, as code reads it."""
 
@@ -275,10 +297,9 @@ class View:
             near = values[index:] if index < 0 else values[: index + 1]
             if len(near) == (-index if index < 0 else index + 1) and not has_parts(near):
                 return values[index]
-        if not isinstance(index, int) or all(isinstance(x, (Steps, Maybe)) or not isinstance(x, Part) for x in values):
-            whole = whole_of(values)
-            rows = whole.rows
-            return whole.element(rows, from_start(index, rows.shape[0]))
+        known = all(isinstance(x, (Steps, Maybe)) or not isinstance(x, Part) for x in values)
+        if not isinstance(index, int) or known or _uneven(values) is not None:
+            return _all_of(values).pick(index)
         # Of a list that steps append to: what the steps before have appended.
         return _alone(values[index])
 
@@ -431,6 +452,8 @@ def _joined(tensors: Sequence[Any], dim: int = 0, **named: Any) -> Tensor:
     def part(t: Any) -> Tensor:
         if not isinstance(t, Part):
             return t  # type: ignore[no-any-return]
+        if t.differs:
+            return t.joined(dim)  # type: ignore[no-any-return, attr-defined]
         rows = whole_of([t]).rows
         if rows.dim() == 1:
             raise RuntimeError("zero-dimensional tensors cannot be concatenated")

@@ -11,6 +11,8 @@ class Part:
 
     joins: ClassVar[dict[Any, Callable[..., Any]]] = {}
     """What functions of torch do with lists that have such elements."""
+    differs: ClassVar[bool] = False
+    """Whether it stands for tensors that differ in a size."""
 
     @property
     def count(self) -> Any:

@@ -19,7 +19,19 @@ from ...torch_compat import pytree
 from .. import markers
 from ..proving import is_positive
 from . import graph
-from .carried import Carried, Filled, Markers, Mismatch, Rows, Value, Zeros, carry, optional_variables, refuse
+from .carried import (
+    Carried,
+    Filled,
+    Markers,
+    Mismatch,
+    Rows,
+    UnevenRows,
+    Value,
+    Zeros,
+    carry,
+    optional_variables,
+    refuse,
+)
 from .conditions import decide, known_truth, number_tensor
 from .dynamic import Front, Steps, can_join, in_step, is_of_loop, kind_of, row_of
 from .parts import Part
@@ -79,7 +91,7 @@ class _Grown:
     """The elements that a step of a trial appended."""
     previous: list[Value] | None = None
     """The elements that the previous step appended, if steps read them."""
-    all: Rows | None = None
+    all: Rows | UnevenRows | None = None
     """The rows of the whole list, which is carried if steps read more of it, or append an unbounded number."""
     front: bool = False
     """Whether steps insert at the front, so that the last is the first."""
@@ -236,6 +248,15 @@ class Loop:
                 f"the values that a step of a loop appends to {grown.name} must have the same shape in all steps"
             ) from None
 
+    def _carried_uneven(self, grown: _Grown, dim: int) -> UnevenRows:
+        before = list(self._heap.contents(grown.holder).values())
+        try:
+            return UnevenRows(before, [*before, *grown.elements], dim, self._symbols)
+        except Mismatch:
+            raise self._site.refuse(
+                f"the values that a step of a loop appends to {grown.name} may differ in one size only"
+            ) from None
+
     # -- one step ----------------------------------------------------------------------------------------
 
     def _all(self) -> list[Carried]:
@@ -366,12 +387,12 @@ class Loop:
             if carried is not None:
                 self._variables[n] = carried
             news |= changed
-        news |= self._learn_lists(changes, heap)
+        news |= self._learn_lists(changes, heap, symbols)
         for change in changes:
             news |= self._learn_place(change, heap, symbols)
         return news
 
-    def _learn_lists(self, changes: list[Change], heap: Heap) -> bool:
+    def _learn_lists(self, changes: list[Change], heap: Heap, symbols: graph.Symbols) -> bool:
         news = False
         appended: dict[int, list[Change]] = {}
         for change in changes:
@@ -407,6 +428,10 @@ class Loop:
             if not grown.bounded:
                 grown.previous, grown.all = None, self._carried_whole(grown)
                 news = True
+            elif (dim := _differing(grown, symbols)) is not None:
+                grown.previous, grown.all = None, self._carried_uneven(grown, dim)
+                news = True
+                continue
             for value, row in zip(grown.previous or (), elements, strict=False):
                 news |= value.learn(row)
         for grown in self._grown.values():
@@ -569,6 +594,14 @@ class Loop:
 
 def _given(value: Any) -> tuple[Any, ...]:
     return () if value is None else (value,)
+
+
+def _differing(grown: _Grown, symbols: graph.Symbols) -> int | None:
+    """The dim whose size may differ between the tensors that the steps append; None if not just one does."""
+    if grown.kind is not Tensor or grown.front or grown.flagged:
+        return None
+    found = [n for n, size in enumerate(grown.elements[0].shape) if not symbols.know(size)]
+    return found[0] if len(found) == 1 else None
 
 
 def _alike(a: Tensor, b: Tensor) -> bool:

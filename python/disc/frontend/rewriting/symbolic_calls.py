@@ -13,15 +13,17 @@ from torch.nn import functional
 from ... import errors
 from ...torch_compat.operators import istft, pad_sequence
 from ...torch_compat.symbols import free_unbacked_symbols
+from . import spaced_calls
 from .pool_calls import ADAPTIVE_POOLS, WHOLE_POOLS, is_whole, max_pool1d
 
 
 def _linspace(start: Any, end: Any, steps: Any, **options: Any) -> Tensor:
-    # From both ends to the middle, as PyTorch does: the last element is exactly `end`.
+    # From both ends to the middle, as PyTorch does: the last element is exactly `end`, and a single one `start`.
     dtype = options.pop("dtype", None) or torch.get_default_dtype()
     index = torch.arange(steps, dtype=dtype if dtype.is_floating_point else torch.float64, **_kept(options))
-    step = (end - start) / torch.clamp(index.new_full((), steps - 1), min=1)
-    values = torch.where(index * 2 < steps, start + step * index, end - step * (steps - 1 - index))
+    # A number divided by a tensor is rounded twice; a step that is an integer must remain one.
+    step = index.new_full((), end - start) / torch.clamp(index.new_full((), steps - 1), min=1)
+    values = torch.where(index < torch.sym_max(steps // 2, 1), start + step * index, end - step * (steps - 1 - index))
     return values.to(dtype)
 
 
@@ -122,6 +124,26 @@ def _corrcoef(input: Tensor) -> Tensor:
     spread = product.diagonal().real.sqrt()
     scaled = product / spread.unsqueeze(1) / spread.unsqueeze(0)
     return scaled if scaled.is_complex() else scaled.clamp(-1, 1)
+
+
+def _matrix_norm(
+    A: Tensor, ord: Any, dim: Sequence[int] | None = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
+    """The largest or smallest singular value, of which PyTorch asks how many there are."""
+    dim = (-2, -1) if dim is None else tuple(dim)
+    matrix = (A if dtype is None else A.to(dtype)).movedim(dim, (-2, -1))
+    values = torch.linalg.svdvals(matrix)
+    result = values.amax(-1) if ord > 0 else values.amin(-1)
+    if keepdim:
+        for d in sorted(d % A.dim() for d in dim):
+            result = result.unsqueeze(d)
+    return result
+
+
+def _is_spectral(func: Any, x: Tensor, ord: Any = None, dim: Any = None, *_: Any, **options: Any) -> bool:
+    """Whether a norm of matrices is that by their singular values."""
+    of_matrices = func is torch.linalg.matrix_norm or (x.dim() == 2 if dim is None else isinstance(dim, (tuple, list)))
+    return ord in (2, -2) and of_matrices and "out" not in options
 
 
 def _of_something(func: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -321,6 +343,8 @@ def _kept(options: dict[str, Any]) -> dict[str, Any]:
 _REPLACEMENTS: dict[Any, tuple[Callable[..., Tensor], tuple[tuple[int, str], ...]]] = {
     torch.linspace: (_linspace, ((2, "steps"),)),
     torch.logspace: (_logspace, ((2, "steps"),)),
+    torch.fft.fftfreq: (spaced_calls.fft_frequencies, ((0, "n"),)),
+    torch.fft.rfftfreq: (spaced_calls.real_fft_frequencies, ((0, "n"),)),
     torch.istft: (_istft, ((8, "length"),)),
     torch.Tensor.istft: (_istft, ((8, "length"),)),
     torch.nn.functional.one_hot: (_one_hot, ((1, "num_classes"),)),
@@ -352,6 +376,9 @@ _OF_SIZES: dict[Any, Callable[..., Any]] = {
     functional.max_pool1d: max_pool1d,
     **ADAPTIVE_POOLS,
     **{f: _of_something(f) for f in (torch.quantile, Tensor.quantile, torch.nanquantile, Tensor.nanquantile)},
+    torch.gradient: spaced_calls.gradient,
+    torch.linalg.matrix_norm: _matrix_norm,
+    torch.linalg.norm: _matrix_norm,
     torch.corrcoef: _corrcoef,
     Tensor.corrcoef: _corrcoef,
     Tensor.fill_diagonal_: _fill_diagonal,
@@ -380,6 +407,8 @@ def symbolic_call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> C
         return _complex_mean
     if func in _MAKING and kwargs.get("out") is not None:
         return _written(func)
+    if func is torch.arange:
+        return spaced_calls.arange(args, kwargs)
     if func in _WITHOUT_SHAPES:
         return _WITHOUT_SHAPES[func]
     if func in WHOLE_POOLS and is_whole(func, *args, **kwargs):
@@ -428,6 +457,8 @@ def _asks_for_sizes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     if func in (torch.cov, Tensor.cov) and not kwargs.keys() <= {"correction"}:
         return False
     if func is functional.max_pool1d and kwargs.get("return_indices"):
+        return False
+    if func in (torch.linalg.matrix_norm, torch.linalg.norm) and not (args and _is_spectral(func, *args, **kwargs)):
         return False
     if func is torch.combinations and (args[1] if len(args) > 1 else kwargs.get("r", 2)) != 2:
         return False

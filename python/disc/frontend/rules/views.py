@@ -73,13 +73,20 @@ def squeeze(b: Builder, x: Tensor, dims: Any = None) -> Tensor:
         chosen = set(range(x.rank))
     else:
         chosen = {normalize_dim(d, x.rank) for d in ([dims] if isinstance(dims, int) else dims)}
-    for i in sorted(chosen):
-        size = x.dims[i]
-        if not isinstance(size, int):
-            # With size 1 the result has another rank, and everything after it another shape.
-            distance = b.maximum(b.sub(size, 1), b.sub(1, size))
-            b.require_at_most(1, distance, f"{locations.operation()}: dim {i} has size 1, which squeeze would drop")
-    return b.reshape(x, [d for i, d in enumerate(x.dims) if i not in chosen or not is_one(d)])
+    unknown = [i for i in sorted(chosen) if not isinstance(x.dims[i], int)]
+    kept = [i for i in range(x.rank) if i not in chosen or not is_one(x.dims[i])]
+    if unknown and len(b.out.shape) == len(kept) - len(unknown):
+        # In a branch that asks for it, the sizes are 1.
+        for i in unknown:
+            b.require_at_most(1, x.dims[i], f"{locations.operation()}: dim {i} has size 0, which squeeze would keep")
+            b.require_at_most(x.dims[i], 1, f"{locations.operation()}: dim {i} must have size 1 to be dropped")
+            x = b.slice(x, i, 0, 1)
+        return b.reshape(x, [x.dims[i] for i in kept if i not in unknown])
+    for i in unknown:
+        # With size 1 the result has another rank, and everything after it another shape.
+        distance = b.maximum(b.sub(x.dims[i], 1), b.sub(1, x.dims[i]))
+        b.require_at_most(1, distance, f"{locations.operation()}: dim {i} has size 1, which squeeze would drop")
+    return b.reshape(x, [x.dims[i] for i in kept])
 
 
 @lowers("torch.aten.unsqueeze")

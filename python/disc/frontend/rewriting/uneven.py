@@ -1,0 +1,113 @@
+"""Lists of tensors that differ in one size, as those that the steps of a loop append."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...torch_compat.operators import pad_sequence
+from .dynamic import Dynamic, from_start
+from .parts import Part
+
+
+class Uneven(Part):
+    """Tensors that differ in the size of one dim, one behind the other along it."""
+
+    differs = True
+
+    def __init__(self, flat: Tensor, lengths: Tensor, dim: int) -> None:
+        """``flat``: all of them along dim 0, where each has its dim ``dim``; ``lengths``: int64, one for each."""
+        self.flat, self.lengths, self.dim = flat, lengths, dim
+
+    @property
+    def count(self) -> Any:
+        """The number of tensors that it stands for."""
+        return self.lengths.shape[0]
+
+    def sequence(self) -> Dynamic:
+        """To iterate over."""
+        starts = self._starts()
+        return Dynamic(self.count, lambda number: self._at(starts, number))
+
+    def pick(self, index: Any) -> Tensor:
+        """One of the tensors; a negative index counts from the last."""
+        return self._at(self._starts(), from_start(index, self.count))
+
+    def joined(self, dim: int) -> Tensor:
+        """``torch.cat`` of the tensors."""
+        if dim % self.flat.dim() != self.dim:
+            raise NotImplementedError(
+                f"the tensors of a list differ in dim {self.dim}, and torch.cat joins them along dim {dim}"
+            )
+        return self.flat.movedim(0, self.dim)
+
+    def padded(self, batch_first: bool, value: float, side: str) -> Tensor:
+        """``pad_sequence`` of the tensors."""
+        if self.dim:
+            raise NotImplementedError(f"pad_sequence() of tensors that differ in dim {self.dim}")
+        longest = self.lengths.max().item()
+        torch._check(longest >= 0)
+        place = torch.arange(longest) - (0 if side == "right" else longest - self.lengths.unsqueeze(1))
+        there = (place >= 0) & (place < self.lengths.unsqueeze(1))
+        # One more row, for the places without an element.
+        blank = self.flat.new_full([1, *self.flat.shape[1:]], value)
+        source = torch.cat([self.flat, blank])
+        at = torch.where(there, place + self._starts().unsqueeze(1), self.flat.shape[0])
+        result = source[at]
+        return result if batch_first else result.transpose(0, 1)
+
+    def whole(self, values: Sequence[Any]) -> Uneven:
+        """All elements of a list that it is in."""
+        if not can_follow(values, self.dim):
+            raise NotImplementedError("a list of tensors of different sizes that also has elements of another kind")
+        return Uneven(flat_of(values, self.dim), lengths_of(values, self.dim), self.dim)
+
+    def _starts(self) -> Tensor:
+        return self.lengths.cumsum(0) - self.lengths
+
+    def _at(self, starts: Tensor, number: Any) -> Tensor:
+        start, length = (x.select(0, number).item() for x in (starts, self.lengths))
+        torch._check(start >= 0)
+        torch._check(length >= 0)
+        torch._check(start + length <= self.flat.shape[0])
+        return self.flat.narrow(0, start, length).movedim(0, self.dim)
+
+
+def flat_of(values: Sequence[Any], dim: int) -> Tensor:
+    """Tensors, or lists of them, one behind the other along ``dim``, which becomes dim 0."""
+    parts = [x.flat if isinstance(x, Uneven) else x.movedim(dim, 0) for x in values]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def lengths_of(values: Sequence[Any], dim: int) -> Tensor:
+    """The sizes of tensors, or lists of them, along ``dim``."""
+    parts = [
+        x.lengths if isinstance(x, Uneven) else torch.scalar_tensor(x.shape[dim], dtype=torch.int64).reshape(1)
+        for x in values
+    ]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def can_follow(values: Sequence[Any], dim: int) -> bool:
+    """Whether each value is a tensor, or a list of them, that can follow the others along ``dim``."""
+    kinds = {
+        (x.flat.dtype, x.flat.dim(), x.dim) if isinstance(x, Uneven) else (x.dtype, x.dim(), dim)
+        for x in values
+        if isinstance(x, (Uneven, Tensor))
+    }
+    return len(kinds) == 1 and all(isinstance(x, (Uneven, Tensor)) for x in values)
+
+
+def _padded(
+    sequences: Sequence[Any], batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
+) -> Tensor:
+    uneven = next((x for x in sequences if isinstance(x, Uneven)), None)
+    if uneven is None:
+        raise NotImplementedError("pad_sequence() of a list whose length depends on data, of tensors of one size")
+    return uneven.whole(sequences).padded(batch_first, padding_value, padding_side)
+
+
+Part.joins[pad_sequence] = _padded
