@@ -57,6 +57,7 @@ from .scripted import traced_through
 from .settle import allowing_many, settle, sizes_from_zero
 from .sharing import check_sharing
 from .size_refinements import Refinement, applied, lines_to_write, suggested
+from .state_tensors import NeedsState, check_constants, unchanged_by_tracing
 from .symbol_texts import names_of_places, with_places
 from .symbols import flatten_dynamic_shapes, parameter_names
 from .torchscript import without_scripts
@@ -148,18 +149,21 @@ def export(
     that (broadcasting, mostly). Such models are traced again without the assumption: what broadcasts is then checked
     when the compiled model is called. A model that calls ``torch.autograd.grad`` is traced again with gradients.
     """
-    try:
-        return _export(module, args, kwargs, dynamic_shapes, gradients=False)
-    except NeedsGradients:
-        log.debug("the model is traced again with gradients")
-        return _export(module, args, kwargs, dynamic_shapes, gradients=True)
-
-
-def _export(
-    module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None, dynamic_shapes: Any, gradients: bool
-) -> ExportedProgram:
-    with torch.no_grad(), _tracing(module), _user_names(module, args, kwargs, dynamic_shapes):
-        return _attempts(module, args, kwargs, dynamic_shapes, gradients)
+    gradients = False
+    states: list[torch.Tensor] = []
+    while True:
+        try:
+            with torch.no_grad(), _tracing(module), _user_names(module, args, kwargs, dynamic_shapes):
+                return _attempts(module, args, kwargs, dynamic_shapes, gradients, states)
+        except NeedsGradients:
+            log.debug("the model is traced again with gradients")
+            gradients = True
+        except NeedsState as needed:
+            new = [tensor for tensor in needed.tensors if not any(tensor is known for known in states)]
+            if not new:
+                raise errors.InternalError("import", "tensors that calls change are not found in the model") from None
+            log.debug("the model is traced again with %d more tensors as state", len(new))
+            states += new
 
 
 @contextmanager
@@ -176,14 +180,19 @@ def _user_names(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes:
 
 
 def _attempts(
-    module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None, dynamic_shapes: Any, gradients: bool
+    module: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+    gradients: bool,
+    states: Sequence[torch.Tensor],
 ) -> ExportedProgram:
     with recorded_below(gradients) as tracing, attributes.noticed() as changes:
         args, kwargs = _distinct(args, kwargs)
 
         def traced() -> ExportedProgram:
             with part("torch.export"):
-                with user_frames(), replaced_buffers.as_updates(module) as buffers:
+                with user_frames(), replaced_buffers.as_updates(module, states) as buffers:
                     tracing.second = False
                     program = _traced(module, args, kwargs, dynamic_shapes)
                     if tracing.takes_numbers:
@@ -233,6 +242,7 @@ def _attempts(
             least = min(fixed, key=lambda found: len(found.dims))
             warn(f"{least.error.diagnostic}{' (Dim.AUTO allows it)' if least.dims else ''}")
             check_sharing(least.program)
+            check_constants(least.program, changes.records)
             settle(least.program.graph)
             return least.program
         # The conditions are then checked when the compiled model is called.
@@ -265,6 +275,7 @@ def _tracing(module: torch.nn.Module) -> Iterator[None]:
         enum_arguments.as_constants(),
         without_scripts(module),
         traces_as_the_newest(),
+        unchanged_by_tracing(),
     ):
         yield
 

@@ -2,11 +2,12 @@
 
 ``torch.export`` knows of buffers of the outermost module, and forgets others. Here each becomes an update in place at
 the end of the call, as of ``self.total.copy_(...)``. Results that are the old buffer, or views of it, are copies then.
+The same is done at other places, whose tensors are buffers for the trace (``state_tensors.py``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -18,8 +19,11 @@ from torch.export import ExportedProgram
 from .. import errors
 from ..torch_compat import patches, pytree
 from ..torch_compat.patching import instead, replaced
+from . import state_tensors
 from .locations import warn
+from .state_places import Place, Variable
 
+_PARTS = "replaced, and shares memory with another one, which is not replaced by the same tensor"
 _HELP = "make it an input and an output, or give it one shape and dtype"
 
 
@@ -31,12 +35,13 @@ class _Hook:
 
 
 class _Buffer(NamedTuple):
-    holder: dict[str, Any]
-    """``_buffers`` or ``_parameters`` of a module."""
-    name: str
-    path: str
-    """``layer.total``, as in ``named_buffers``."""
+    place: Place
+    target: str
+    """``layer.total``, as in ``named_buffers``; an empty string for places of other tensors."""
     value: Any
+    """The traced tensor."""
+    kept: Any
+    """What is there after the call."""
 
 
 @dataclass
@@ -56,72 +61,104 @@ class ReplacedBuffers:
         }
         for path, (change, names) in self.others.items():
             if names & read:
-                raise errors.ControlFlowError("import", f"self.{path} is read and then {change}: {_HELP}")
+                raise errors.ControlFlowError("import", f"{path} is read and then {change}: {_HELP}")
             warn(
-                f"self.{path} is {change}, which a compiled model does not do: it always has what was there"
+                f"{path} is {change}, which a compiled model does not do: it always has what was there"
                 f" when it was compiled. If results depend on that, {_HELP}"
             )
 
 
 @contextmanager
-def as_updates(root: torch.nn.Module) -> Iterator[ReplacedBuffers]:
-    """While it is active, a call of ``root`` ends with updates of the buffers that it has replaced."""
+def as_updates(root: torch.nn.Module, states: Sequence[Tensor] = ()) -> Iterator[ReplacedBuffers]:
+    """While it is active, a call of ``root`` ends with updates of the buffers that it has replaced.
+
+    ``states`` are further tensors, which are buffers as long.
+    """
     found = ReplacedBuffers()
     before: list[_Buffer] = []
     depth = 0
+
+    def around(original: Any, module: Any) -> Any:
+        nonlocal depth
+        depth = 0  # The last trace may have ended within a call.
+        return original(module)
 
     def begin(*_: Any) -> None:
         nonlocal depth
         depth += 1
         if depth == 1:
             before[:] = _buffers(root)
+            for at in places:
+                traced = at.holder[at.name]
+                at.place.put(traced)
+                before.append(_Buffer(at.place, "", traced, at.value))
 
     def end(module: Any, args: Any, result: Any) -> Any:
         nonlocal depth
         depth -= 1
         if depth:
             return result
-        found.others = {}
-        pairs: list[tuple[Any, Any]] = []
-        now: dict[Any, set[int]] = {}  # For each memory the tensors that its names have after the call.
+        pairs, found.others = _replaced(before, {(id(at.holder), at.name) for at in places if at.own})
         for old in before:
-            if isinstance(old.value, Tensor):
-                now.setdefault(_memory(old.value), set()).add(id(old.holder.get(old.name)))
-        for old in before:
-            new = old.holder.get(old.name)
-            if new is old.value:
-                continue
-            problem: str | None
-            if isinstance(old.value, Tensor) and len(now[_memory(old.value)]) > 1:
-                problem = "replaced, and shares memory with another one, which is not replaced by the same tensor"
-            else:
-                problem = _misfit(old.value, new)
-            if problem is None:
-                pairs.append((old.value, new))
-            else:
-                found.others[old.path] = problem, {x.path for x in before if x.value is old.value}
-            old.holder[old.name] = old.value
+            if old.place.get() is not old.kept:
+                old.place.put(old.kept)
         return _updated(pairs, result)
 
-    hooks = root.register_forward_pre_hook(begin, prepend=True), root.register_forward_hook(end)
-    try:
-        with replaced({patches.BUFFER_ASSIGNMENTS: instead(lambda *_: _Hook())}):
-            yield found
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with state_tensors.as_buffers(root, states) as places:
+        hooks = root.register_forward_pre_hook(begin, prepend=True), root.register_forward_hook(end)
+        try:
+            with replaced({patches.BUFFER_ASSIGNMENTS: instead(lambda *_: _Hook()), patches.ATTRIBUTES: around}):
+                yield found
+        finally:
+            for hook in hooks:
+                hook.remove()
+            for at in places:
+                if at.place.get() is not at.value:
+                    at.place.put(at.value)
+
+
+def _replaced(
+    before: list[_Buffer], hidden: set[tuple[int, str]]
+) -> tuple[list[tuple[Tensor, Tensor]], dict[str, tuple[str, set[str]]]]:
+    """The old and the new tensor where a call has replaced one by another; and what cannot be an update.
+
+    ``hidden``: buffers that are registered for the trace, which the model's code does not see.
+    """
+    pairs: list[tuple[Tensor, Tensor]] = []
+    others: dict[str, tuple[str, set[str]]] = {}
+    new = [old.place.get() for old in before]
+    now: dict[Any, set[int]] = {}  # For each memory the tensors that its names have after the call.
+    for old, value in zip(before, new, strict=True):
+        seen = not (isinstance(old.place, Variable) and (id(old.place.variables), old.place.name) in hidden)
+        if isinstance(old.value, Tensor) and seen:
+            now.setdefault(_memory(old.value), set()).add(id(value))
+    for old, value in zip(before, new, strict=True):
+        if value is old.value:
+            continue
+        if isinstance(old.value, Tensor) and len(now[_memory(old.value)]) > 1:
+            problem: str | None = (
+                "replaced, and shares memory with another one, which is not replaced by the same tensor"
+            )
+        else:
+            problem = misfit(old.value, value)
+        if problem is None:
+            pairs.append((old.value, value))
+        else:
+            others[old.place.path] = problem, {x.target for x in before if x.value is old.value}
+    return pairs, others
 
 
 def _buffers(root: torch.nn.Module) -> list[_Buffer]:
-    return [
-        _Buffer(holder, name, f"{path}.{name}" if path else name, value)
-        for path, module in root.named_modules()
-        for holder in (module._buffers, module._parameters)
-        for name, value in holder.items()
-    ]
+    found = []
+    for path, module in root.named_modules():
+        for holder in (module._buffers, module._parameters):
+            for name, value in holder.items():
+                target = f"{path}.{name}" if path else name
+                found.append(_Buffer(Variable(f"self.{target}", holder, name), target, value, value))
+    return found
 
 
-def _misfit(old: Any, new: Any) -> str | None:
+def misfit(old: Any, new: Any) -> str | None:
     """Why ``new`` cannot be written to ``old``; None if it can."""
     if not isinstance(old, Tensor) or not isinstance(new, Tensor):
         kinds = ["None" if x is None else "a tensor" if isinstance(x, Tensor) else type(x).__name__ for x in (old, new)]

@@ -95,9 +95,9 @@ class _Sharing:
 
     def _of(self, node: _Node) -> _Node:
         """The memory of a tensor."""
-        if _changed(node):
-            return self._of(_changed(node)[0])
-        storage = _storage(node)
+        if changed_in_place(node):
+            return self._of(changed_in_place(node)[0])
+        storage = storage_of_node(node)
         if storage not in self._memory:
             self._memory[storage] = node
             self._roots[node] = {node}
@@ -105,7 +105,7 @@ class _Sharing:
 
     def _name(self, node: _Node) -> None:
         if node.target is markers.branch_enter or (node.target is markers.loop_carried and self._is_copy(node)):
-            self._memory[_storage(node)] = self._of(node.args[1])
+            self._memory[storage_of_node(node)] = self._of(node.args[1])
         elif _is_tensor(node):
             maybe = list(_alternatives(node))
             if any(not _is_written_to(user, node, maybe) for user in node.users):
@@ -113,7 +113,7 @@ class _Sharing:
             self._of(node)
 
     def _note(self, node: _Node) -> None:
-        changed = _changed(node)
+        changed = changed_in_place(node)
         for operand in _read(node):
             memory = self._of(operand)
             # A view reads nothing.
@@ -257,8 +257,8 @@ def _source(copy: _Node) -> Any:
 def _origin(node: _Node) -> _Node:
     """The tensor that was changed in place, or copied so that a side can change it."""
     while True:
-        if _changed(node):
-            node = _changed(node)[0]
+        if changed_in_place(node):
+            node = changed_in_place(node)[0]
         elif node.target is markers.branch_enter:
             node = node.args[1]
         else:
@@ -278,7 +278,8 @@ def _is_tensor(node: _Node) -> bool:
     return isinstance(node.meta.get("val"), torch.Tensor)
 
 
-def _storage(node: _Node) -> int:
+def storage_of_node(node: _Node) -> int:
+    """The memory of a node's tensor."""
     tensor = node.meta["val"]
     # In torch.vmap.
     while functorch.is_functorch_wrapped_tensor(tensor):
@@ -286,8 +287,8 @@ def _storage(node: _Node) -> int:
     return tensor.untyped_storage()._cdata  # type: ignore[no-any-return]
 
 
-def _changed(node: _Node) -> list[_Node]:
-    """The operands that an op changes in place."""
+def changed_in_place(node: _Node) -> list[_Node]:
+    """The operands that an operation changes in place."""
     schema = getattr(node.target, "_schema", None)
     if schema is None or not schema.is_mutable:
         return []

@@ -1,0 +1,183 @@
+"""Tensors that a call changes though they are no buffers: attributes, elements of lists, global variables and so on.
+
+The first trace of a model shows which they are. It is then traced again with them as buffers: for this time a module's
+attribute is registered, and at other places the call finds the tensor that is traced for a buffer of the outermost
+module. So changes in place and assignments are updates, as those of buffers are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, TensorArgument
+from torch.fx import Node
+
+from .. import errors
+from ..torch_compat import patches
+from ..torch_compat.patching import replaced
+from . import state_places
+from .locations import describe, source_of
+from .sharing import changed_in_place, storage_of_node
+from .state_places import Place, Record, Variable
+
+HELP = "register it as a buffer (register_buffer), or make it an input and an output"
+
+
+class NeedsState(BaseException):
+    """A trace has shown that the model's calls change tensors that are no buffers.
+
+    Not an ``Exception``, after which the model would be traced in other ways.
+    """
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        super().__init__()
+        self.tensors = tensors
+
+
+@dataclass
+class Substituted:
+    """A place that has the traced tensor of a buffer while the model is traced."""
+
+    place: Place
+    value: Tensor
+    """What is there otherwise."""
+    holder: dict[str, Any]
+    """``_buffers`` of the module that has the buffer."""
+    name: str
+    own: bool
+    """Whether the buffer is registered only for this place, and the place is where its values come from."""
+
+
+def changed_constants(program: ExportedProgram) -> dict[str, Node]:
+    """The tensors that a program changes in place and that are neither inputs, buffers nor parameters.
+
+    For each name in ``program.constants`` an operation that does so.
+    """
+    names = {
+        spec.arg.name: spec.target
+        for spec in program.graph_signature.input_specs
+        if spec.kind is InputKind.CONSTANT_TENSOR and isinstance(spec.arg, TensorArgument)
+    }
+    memory: dict[int, str] = {}
+    found: dict[str, Node] = {}
+    for node in program.graph.nodes:
+        if node.op == "placeholder" and names.get(node.name):
+            memory[storage_of_node(node)] = str(names[node.name])
+        for operand in changed_in_place(node):
+            if isinstance(operand.meta.get("val"), Tensor):
+                constant = memory.get(storage_of_node(operand))
+                if constant is not None:
+                    found.setdefault(constant, node)
+    return found
+
+
+def check_constants(program: ExportedProgram, records: Iterable[Record]) -> None:
+    """Ends the trace if the program changes tensors that are no buffers: NeedsState, or an error with the line."""
+    changed = changed_constants(program)
+    if not changed:
+        return
+    known = {id(record.value) for record in records if isinstance(record.value, Tensor) and record.can_be_replaced}
+    tensors = []
+    for name, node in changed.items():
+        tensor = program.constants[name]
+        if id(tensor) not in known:
+            raise errors.ControlFlowError(
+                "import",
+                f"{str(node.target).split('.')[1]} changes in place a tensor that belongs to neither the model nor its"
+                f" inputs: {HELP}",
+                describe(source_of(node)),
+            )
+        tensors.append(tensor)
+    raise NeedsState(tensors)
+
+
+def _keeps_real_tensors(original: Any, operator: Any) -> bool:
+    return not operator._schema.is_mutable and original(operator)
+
+
+def _without_real_tensors(original: Any, values: Any, tracer: Any) -> Any:
+    found, proxies, all_constant = original(values, tracer)
+    real = any(isinstance(x, Tensor) for x in found)
+    return found, proxies, all_constant and not real
+
+
+@contextmanager
+def unchanged_by_tracing() -> Iterator[None]:
+    """While it is active, PyTorch does not run changes in place of real tensors that it meets in a trace."""
+    with replaced({patches.NUMBERS_AS_TENSORS: _keeps_real_tensors, patches.CONSTANT_OPERANDS: _without_real_tensors}):
+        yield
+
+
+@contextmanager
+def as_buffers(root: torch.nn.Module, tensors: Sequence[Tensor]) -> Iterator[list[Substituted]]:
+    """While it is active, ``tensors`` are buffers of ``root``.
+
+    Yields the places that must have the traced tensors of buffers, also those of tensors that are buffers anyway.
+    """
+    with ExitStack() as stack:
+        wanted = {id(tensor) for tensor in tensors}
+        buffers = _buffers(root)
+        places: list[Substituted] = []
+        elsewhere: list[Record] = []
+        for record in state_places.find(root)[0]:
+            tensor = record.value
+            if not isinstance(tensor, Tensor) or not record.can_be_replaced:
+                continue
+            if id(tensor) in wanted and id(tensor) not in buffers and _may_register(record):
+                module = next(m for m in root.modules() if vars(m) is record.place.variables)  # type: ignore[attr-defined]
+                stack.enter_context(_registered(module, record.name, tensor))
+                buffers[id(tensor)] = module._buffers, record.name, False
+            elif id(tensor) in wanted or id(tensor) in buffers:
+                elsewhere.append(record)
+        for record in elsewhere:
+            tensor = record.value
+            if id(tensor) not in buffers:
+                name = _free_name(root, record.place.path)
+                stack.enter_context(_registered(root, name, tensor))
+                buffers[id(tensor)] = root._buffers, name, True
+            places.append(Substituted(record.place, tensor, *buffers[id(tensor)]))
+        yield places
+
+
+def _buffers(root: torch.nn.Module) -> dict[int, tuple[dict[str, Any], str, bool]]:
+    found: dict[int, tuple[dict[str, Any], str, bool]] = {}
+    for module in root.modules():
+        for name, tensor in module._buffers.items():
+            if tensor is not None:
+                found.setdefault(id(tensor), (module._buffers, name, False))
+    return found
+
+
+def _may_register(record: Record) -> bool:
+    """Whether a place is a module's attribute that may be a buffer instead."""
+    return isinstance(record.place, Variable) and bool(record.name) and not hasattr(record.kind, record.name)
+
+
+@contextmanager
+def _registered(module: torch.nn.Module, name: str, tensor: Tensor) -> Iterator[None]:
+    attribute = vars(module).pop(name, None)
+    module._buffers[name] = tensor
+    module._non_persistent_buffers_set.add(name)
+    try:
+        yield
+    finally:
+        module._buffers.pop(name, None)
+        module._non_persistent_buffers_set.discard(name)
+        if attribute is not None:
+            vars(module)[name] = attribute
+
+
+def _free_name(root: torch.nn.Module, path: str) -> str:
+    """A name for a buffer that says where the tensor is."""
+    path = path.removeprefix("self.").removeprefix("the global variable ").removeprefix("the variable ")
+    name = re.sub(r"\W+", "_", path).strip("_") or "state"
+    while hasattr(root, name):
+        name += "_"
+    return name
