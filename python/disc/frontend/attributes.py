@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.export import ExportedProgram
@@ -29,10 +29,17 @@ from .locations import warn
 from .replaced_buffers import misfit
 from .result_layouts import storage_of
 from .rewriting.conditions import SYMBOLIC
-from .state_places import STANDARD, Part, Record, Variable
+from .state_places import Part, Record
 from .state_tensors import HELP, NeedsState, check_constants
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
+
+
+class _Attributes(NamedTuple):
+    path: str
+    module: torch.nn.Module
+    names: set[str]
+    """What is in the module's dictionary before the call."""
 
 
 @dataclass
@@ -46,23 +53,27 @@ class Changes:
     tensors: list[tuple[Record, str]] = field(default_factory=list)
     """Tensors that are replaced by others of the same kind, and how."""
     others: set[str] = field(default_factory=set)
+    parted: dict[int, Record] = field(default_factory=dict)
+    """What is in containers that are at several places, and at others after the call; by the identity of its place."""
 
-    def note(self, records: list[Record], reads: Reads, modules: dict[str, torch.nn.Module]) -> None:
+    def note(self, records: list[Record], reads: Reads, before: list[_Attributes]) -> None:
         """Compares the places with what they were."""
-        self.records, self.states, self.tensors, self.others = records, [], [], set()
-        known = {(id(x.place.variables), x.name) for x in records if isinstance(x.place, Variable)}
-        for path, module in modules.items():
-            for name, value in vars(module).items():
-                if name not in STANDARD and (id(vars(module)), name) not in known and isinstance(value, torch.Tensor):
+        self.records, self.states, self.tensors, self.others, self.parted = records, [], [], set(), {}
+        for path, module, names in before:
+            for name in vars(module).keys() - names:
+                if _is_from_trace(vars(module)[name]):
                     self.others.add(f"self.{path}.{name}" if path else f"self.{name}")
         renewed: set[int] = set()
         """The places that each call sets before it reads them."""
+        shared = _shared_containers(records)
         for record in records:
             now, place = record.place.get(), record.place
             if isinstance(place, Part) and id(place.parent) in renewed:
                 renewed.add(id(place))
             if now is not record.value and not reads.may_matter(record):
                 renewed.add(id(place))
+            if id(record) in shared or (isinstance(place, Part) and id(place.parent) in self.parted):
+                self.parted[id(place)] = record
             if now is record.value:
                 if record.elements is not None and self._is_changed_inside(record):
                     self.others.add(place.path)
@@ -89,7 +100,7 @@ class Changes:
         if isinstance(record.value, (set, frozenset)):
             return set(map(id, now.values())) != set(map(id, before.values()))
         if state_places.is_object(record.value):
-            return any(isinstance(value, torch.Tensor) for name, value in now.items() if name not in before)
+            return any(_is_from_trace(value) for name, value in now.items() if name not in before)
         return list(now) != list(before)
 
     def report(self, program: ExportedProgram) -> None:
@@ -97,6 +108,13 @@ class Changes:
 
         Raises NeedsState if tensors change that are no buffers.
         """
+        for record in self.states:
+            if id(record.place) in self.parted:
+                raise errors.ControlFlowError(
+                    "import",
+                    f"{record.place.path} is in a container that the call replaces, and that is at another place, too:"
+                    " copy the container, or change its elements",
+                )
         if self.states:
             raise NeedsState([record.value for record in self.states])
         check_constants(program, self.records)
@@ -114,8 +132,19 @@ class Changes:
             )
 
 
+def _shared_containers(records: list[Record]) -> set[int]:
+    """The records of containers that are replaced, and were or are at another place, too."""
+    now: dict[int, list[Record]] = {}
+    for record in records:
+        if record.elements is not None:
+            now.setdefault(id(record.place.get()), []).append(record)
+    replaced = (record for record in records if record.elements is not None and record.place.get() is not record.value)
+    return {id(record) for record in replaced if record.again or len(now[id(record.place.get())]) > 1}
+
+
 def _alike(old: torch.Tensor, new: Any) -> bool:
-    return isinstance(new, torch.Tensor) and new.dtype == old.dtype and new.dim() == old.dim()
+    """Whether a tensor replaces one, and is no conversion of it."""
+    return isinstance(new, torch.Tensor) and new.dtype == old.dtype
 
 
 def _differs(record: Record, now: Any) -> bool:
@@ -128,14 +157,19 @@ def _differs(record: Record, now: Any) -> bool:
 
 
 def _is_of_trace(value: Any) -> bool:
-    return isinstance(value, (FakeTensor, *SYMBOLIC))
+    """Whether a value means nothing after the trace: also what stands for a value that a branch may leave unset."""
+    return isinstance(value, (FakeTensor, *SYMBOLIC)) or type(value).__module__.startswith("disc.")
+
+
+def _is_from_trace(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) or _is_of_trace(value)
 
 
 def _stays(record: Record, now: Any) -> bool:
-    """Whether a value that is there after a trace may stay: another thread may have put it there."""
-    if not record.place.shared:
+    """Whether what is there after a trace may stay: another thread may have added to a container that it sees, too."""
+    if not record.place.shared or record.elements is None:
         return False
-    return not _is_of_trace(now) and not any(map(_is_of_trace, state_places.elements(now).values()))
+    return now is record.value and not any(map(_is_of_trace, state_places.elements(now).values()))
 
 
 @contextmanager
@@ -147,13 +181,12 @@ def noticed() -> Iterator[Changes]:
     def around(original: Any, mod: torch.nn.Module) -> Iterator[None]:
         inner = original(mod)
         inner.__enter__()
-        modules = dict(mod.named_modules())
-        names = {path: set(vars(module)) for path, module in modules.items()}
+        before = [_Attributes(path, module, set(vars(module))) for path, module in mod.named_modules()]
         records, stored = state_places.find(mod)
         try:
             with watched(records, stored) as reads:
                 yield
-            changes.note(records, reads, modules)
+            changes.note(records, reads, before)
         finally:
             # PyTorch's own warning is left out: `changes` says it with its consequence. Filters are those of all
             # threads, so that they change for this moment only.
@@ -161,11 +194,10 @@ def noticed() -> Iterator[Changes]:
                 warnings.filterwarnings("ignore", message="The tensor attribute")
                 inner.__exit__(*sys.exc_info())
             state_places.restore(records, _stays)
-            for path, module in modules.items():
-                for name in vars(module).keys() - names[path]:
-                    if any(
-                        map(_is_of_trace, (vars(module)[name], *state_places.elements(vars(module)[name]).values()))
-                    ):
+            for _, module, names in before:
+                for name in vars(module).keys() - names:
+                    value = vars(module)[name]
+                    if any(map(_is_from_trace, (value, *state_places.elements(value).values()))):
                         del vars(module)[name]
 
     with replaced({patches.ATTRIBUTES: around}):

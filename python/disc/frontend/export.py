@@ -57,7 +57,7 @@ from .scripted import traced_through
 from .settle import allowing_many, settle, sizes_from_zero
 from .sharing import check_sharing
 from .size_refinements import Refinement, applied, lines_to_write, suggested
-from .state_tensors import NeedsState, check_constants, unchanged_by_tracing
+from .state_tensors import HELP, NeedsState, check_constants, unchanged_by_tracing
 from .symbol_texts import names_of_places, with_places
 from .symbols import flatten_dynamic_shapes, parameter_names
 from .torchscript import without_scripts
@@ -74,6 +74,7 @@ _FIXES = re.compile(r"^Eq\(.*\], \d+\)$")
 _DIM = re.compile(r"(?:Not all values of|You marked) ([\w*]+|\w+\.shape\[\d+\]|L\[.+?\]\.size\(\)\[\d+\]) ")
 _RELATED = re.compile(r"- The values of (\w+) = ")
 _CONSTANT = re.compile(r"You marked (\S+) as dynamic but .+? constant \((\d+)\)")
+_TRACED_CONSTANT = "found a fake tensor in the exported program constant"
 _UNKNOWN_TYPE = re.compile(r"^(?:Unsupported input type|Found) <class '([^']+)'>")
 _PLACE = re.compile(
     r"Not all values of (\w+) = (L\[.+?\]\.size\(\)\[\d+\]) in the specified range satisfy the generated guard (.+)"
@@ -342,6 +343,14 @@ def _failure(error: BaseException) -> errors.CompileError:
         return error
     text = str(error).split(_ADVICE)[0].rstrip() or type(error).__name__
     source = source_of_error(error)
+    if _TRACED_CONSTANT in text:
+        return errors.ControlFlowError(
+            "import",
+            "a branch or a loop on data keeps a tensor at a place that is not an attribute, an element of a list or"
+            " dict, or a variable, and the code after it reads it there",
+            source,
+            help=HELP,
+        )
     if isinstance(error, UnsupportedOperatorException):
         text = f"{text} has no fake kernel, which says the shape of its result: see torch.library.register_fake"
         if any(Path(frame.filename).parent == _NESTED for frame in traceback.extract_tb(error.__traceback__)):

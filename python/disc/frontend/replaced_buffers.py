@@ -7,6 +7,7 @@ The same is done at other places, whose tensors are buffers for the trace (``sta
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,12 +20,15 @@ from torch.export import ExportedProgram
 from .. import errors
 from ..torch_compat import patches, pytree
 from ..torch_compat.patching import instead, replaced
+from ..torch_compat.tracing import FakeTensor
 from . import state_tensors
 from .locations import warn
-from .state_places import Place, Variable
+from .state_places import MISSING, Place, Variable
 
 _PARTS = "replaced, and shares memory with another one, which is not replaced by the same tensor"
+_JOINED = "replaced by the tensor of another attribute, and calls change one of them in place"
 _HELP = "make it an input and an output, or give it one shape and dtype"
+_HELPS = {_JOINED: "assign a clone()"}
 
 
 class _Hook:
@@ -42,6 +46,27 @@ class _Buffer(NamedTuple):
     """The traced tensor."""
     kept: Any
     """What is there after the call."""
+    version: int = 0
+    """How often the traced tensor was changed in place before the call."""
+
+
+class _Registered(Variable):
+    """A buffer or a parameter, which is an ordinary attribute if a call has deleted it and assigned another tensor."""
+
+    def __init__(self, path: str, holder: dict[str, Any], name: str, module: torch.nn.Module) -> None:
+        super().__init__(path, holder, name)
+        self._module = module
+        self._persistent = name not in module._non_persistent_buffers_set
+
+    def get(self) -> Any:
+        value = super().get()
+        return vars(self._module).get(self.name, MISSING) if value is MISSING else value
+
+    def put(self, value: Any) -> None:
+        vars(self._module).pop(self.name, None)
+        super().put(value)
+        if not self._persistent:
+            self._module._non_persistent_buffers_set.add(self.name)
 
 
 @dataclass
@@ -49,7 +74,7 @@ class ReplacedBuffers:
     """What the last trace of a model replaced by something that the buffer cannot become."""
 
     others: dict[str, tuple[str, set[str]]] = field(default_factory=dict)
-    """Of each what happens to it, and all names that it has."""
+    """Of each place what happens to it, and all names that the buffer has."""
 
     def report(self, program: ExportedProgram) -> None:
         """Raises for a buffer that the program reads as it was before the call, and warns of others."""
@@ -61,10 +86,12 @@ class ReplacedBuffers:
         }
         for path, (change, names) in self.others.items():
             if names & read:
-                raise errors.ControlFlowError("import", f"{path} is read and then {change}: {_HELP}")
+                raise errors.ControlFlowError(
+                    "import", f"{path} is read and then {change}: {_HELPS.get(change, _HELP)}"
+                )
             warn(
                 f"{path} is {change}, which a compiled model does not do: it always has what was there"
-                f" when it was compiled. If results depend on that, {_HELP}"
+                f" when it was compiled. If results depend on that, {_HELPS.get(change, _HELP)}"
             )
 
 
@@ -88,17 +115,18 @@ def as_updates(root: torch.nn.Module, states: Sequence[Tensor] = ()) -> Iterator
         depth += 1
         if depth == 1:
             before[:] = _buffers(root)
-            for at in places:
+            for at in places.substituted:
                 traced = at.holder[at.name]
                 at.place.put(traced)
-                before.append(_Buffer(at.place, "", traced, at.value))
+                before.append(_Buffer(at.place, "", traced, at.value, _version(traced)))
 
     def end(module: Any, args: Any, result: Any) -> Any:
         nonlocal depth
         depth -= 1
         if depth:
             return result
-        pairs, found.others = _replaced(before, {(id(at.holder), at.name) for at in places if at.own})
+        hidden = {(id(at.holder), at.name) for at in places.substituted if at.own}
+        pairs, found.others = _replaced(before, hidden, places.partly)
         for old in before:
             if old.place.get() is not old.kept:
                 old.place.put(old.kept)
@@ -112,33 +140,38 @@ def as_updates(root: torch.nn.Module, states: Sequence[Tensor] = ()) -> Iterator
         finally:
             for hook in hooks:
                 hook.remove()
-            for at in places:
+            for at in places.substituted:
                 if at.place.get() is not at.value:
                     at.place.put(at.value)
 
 
 def _replaced(
-    before: list[_Buffer], hidden: set[tuple[int, str]]
+    before: list[_Buffer], hidden: set[tuple[int, str]], partly: set[tuple[int, str]]
 ) -> tuple[list[tuple[Tensor, Tensor]], dict[str, tuple[str, set[str]]]]:
     """The old and the new tensor where a call has replaced one by another; and what cannot be an update.
 
-    ``hidden``: buffers that are registered for the trace, which the model's code does not see.
+    ``hidden``: buffers that are registered for the trace, which the model's code does not see. ``partly``: buffers
+    whose memory is that of other tensors, too.
     """
     pairs: list[tuple[Tensor, Tensor]] = []
     others: dict[str, tuple[str, set[str]]] = {}
-    new = [old.place.get() for old in before]
+    new = {id(old): old.place.get() for old in before}
+    seen = [x for x in before if isinstance(x.value, Tensor) and _key(x) not in hidden]
+    names = {id(x.value): _key(x) for x in before if x.target}
     now: dict[Any, set[int]] = {}  # For each memory the tensors that its names have after the call.
-    for old, value in zip(before, new, strict=True):
-        seen = not (isinstance(old.place, Variable) and (id(old.place.variables), old.place.name) in hidden)
-        if isinstance(old.value, Tensor) and seen:
-            now.setdefault(_memory(old.value), set()).add(id(value))
-    for old, value in zip(before, new, strict=True):
+    then: dict[Any, list[_Buffer]] = {}  # For each memory the places that have it after the call.
+    for old in seen:
+        now.setdefault(_memory(old.value), set()).add(id(new[id(old)]))
+        if isinstance(new[id(old)], Tensor):
+            then.setdefault(_memory(new[id(old)]), []).append(old)
+    for old in before:
+        value = new[id(old)]
         if value is old.value:
             continue
-        if isinstance(old.value, Tensor) and len(now[_memory(old.value)]) > 1:
-            problem: str | None = (
-                "replaced, and shares memory with another one, which is not replaced by the same tensor"
-            )
+        if isinstance(old.value, Tensor) and (len(now[_memory(old.value)]) > 1 or names[id(old.value)] in partly):
+            problem: str | None = _PARTS
+        elif isinstance(value, Tensor) and _are_joined(old, value, then.get(_memory(value), [])):
+            problem = _JOINED
         else:
             problem = misfit(old.value, value)
         if problem is None:
@@ -148,13 +181,34 @@ def _replaced(
     return pairs, others
 
 
+def _are_joined(old: _Buffer, value: Tensor, places: list[_Buffer]) -> bool:
+    """Whether places share memory that did not before, though calls change it in place.
+
+    ``places`` have the memory of ``value``. A tensor with data is at a place whose tensor no call changes.
+    """
+    if not isinstance(value, FakeTensor) and _version(old.value) != old.version:
+        return True
+    apart = len({_memory(x.value) for x in places}) > 1
+    return apart and any(_version(x.value) != x.version for x in places)
+
+
+def _key(buffer: _Buffer) -> tuple[int, str]:
+    place = buffer.place
+    return (id(place.variables), place.name) if isinstance(place, Variable) else (0, "")
+
+
+def _version(value: Any) -> int:
+    return value._version if isinstance(value, Tensor) else 0
+
+
 def _buffers(root: torch.nn.Module) -> list[_Buffer]:
     found = []
     for path, module in root.named_modules():
         for holder in (module._buffers, module._parameters):
             for name, value in holder.items():
                 target = f"{path}.{name}" if path else name
-                found.append(_Buffer(Variable(f"self.{target}", holder, name), target, value, value))
+                place = _Registered(f"self.{target}", holder, name, module)
+                found.append(_Buffer(place, target, value, value, _version(value)))
     return found
 
 
@@ -185,8 +239,10 @@ def _updated(pairs: list[tuple[Tensor, Tensor]], result: Any) -> Any:
 
     result = pytree.tree_map(kept, result)
     news = [kept(new.detach()) for _, new in pairs]
-    for (old, _), new in zip(pairs, news, strict=True):
-        old.copy_(new)
+    # Without a line of the user's: these copies change no tensor that the model's code sees.
+    with replaced({patches.STACK_TRACES: instead(lambda *_: traceback.StackSummary())}):
+        for (old, _), new in zip(pairs, news, strict=True):
+            old.copy_(new)
     return result
 
 

@@ -24,6 +24,7 @@ from ..torch_compat import patches
 from ..torch_compat.patching import replaced
 from . import state_places
 from .locations import describe, source_of
+from .result_layouts import storage_of
 from .sharing import changed_in_place, storage_of_node
 from .state_places import Place, Record, Variable
 
@@ -108,25 +109,43 @@ def _without_real_tensors(original: Any, values: Any, tracer: Any) -> Any:
     return found, proxies, all_constant and not real
 
 
+def _unused(original: Any, node: Node) -> Any:
+    return original(node) if node.users else [node]
+
+
 @contextmanager
 def unchanged_by_tracing() -> Iterator[None]:
     """While it is active, PyTorch does not run changes in place of real tensors that it meets in a trace."""
-    with replaced({patches.NUMBERS_AS_TENSORS: _keeps_real_tensors, patches.CONSTANT_OPERANDS: _without_real_tensors}):
+    with replaced(
+        {
+            patches.NUMBERS_AS_TENSORS: _keeps_real_tensors,
+            patches.CONSTANT_OPERANDS: _without_real_tensors,
+            patches.UNUSED_CONSTANT: _unused,
+        }
+    ):
         yield
 
 
-@contextmanager
-def as_buffers(root: torch.nn.Module, tensors: Sequence[Tensor]) -> Iterator[list[Substituted]]:
-    """While it is active, ``tensors`` are buffers of ``root``.
+@dataclass
+class Places:
+    """Where a trace finds the tensors that are buffers for it."""
 
-    Yields the places that must have the traced tensors of buffers, also those of tensors that are buffers anyway.
-    """
+    substituted: list[Substituted]
+    """The places that must have the traced tensors of buffers, also those of tensors that are buffers anyway."""
+    partly: set[tuple[int, str]]
+    """The buffers, as an identity of ``_buffers`` and a name, whose memory another tensor of the model has, too."""
+
+
+@contextmanager
+def as_buffers(root: torch.nn.Module, tensors: Sequence[Tensor]) -> Iterator[Places]:
+    """While it is active, ``tensors`` are buffers of ``root``."""
     with ExitStack() as stack:
         wanted = {id(tensor) for tensor in tensors}
         buffers = _buffers(root)
         places: list[Substituted] = []
         elsewhere: list[Record] = []
-        for record in state_places.find(root)[0]:
+        records = state_places.find(root)[0]
+        for record in records:
             tensor = record.value
             if not isinstance(tensor, Tensor) or not record.can_be_replaced:
                 continue
@@ -143,7 +162,16 @@ def as_buffers(root: torch.nn.Module, tensors: Sequence[Tensor]) -> Iterator[lis
                 stack.enter_context(_registered(root, name, tensor))
                 buffers[id(tensor)] = root._buffers, name, True
             places.append(Substituted(record.place, tensor, *buffers[id(tensor)]))
-        yield places
+        yield Places(places, _sharing(root, records))
+
+
+def _sharing(root: torch.nn.Module, records: Sequence[Record]) -> set[tuple[int, str]]:
+    memory: dict[Any, set[int]] = {}
+    held = [(holder, name) for m in root.modules() for holder in (m._buffers, m._parameters) for name in holder]
+    for tensor in (*(record.value for record in records), *(holder[name] for holder, name in held)):
+        if (key := storage_of(tensor)) is not None:
+            memory.setdefault(key, set()).add(id(tensor))
+    return {(id(holder), name) for holder, name in held if len(memory.get(storage_of(holder[name]), ())) > 1}
 
 
 def _buffers(root: torch.nn.Module) -> dict[int, tuple[dict[str, Any], str, bool]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import copy
 import dataclasses
@@ -103,6 +104,9 @@ def _fill(holder: Any, contents: dict[Any, Any]) -> None:
     """Makes ``contents`` all that a holder has."""
     if isinstance(holder, list):
         holder[:] = contents.values()
+    elif isinstance(holder, collections.deque):
+        holder.clear()
+        holder.extend(contents.values())
     elif isinstance(holder, types.CellType):
         if "cell_contents" in contents:
             holder.cell_contents = contents["cell_contents"]
@@ -169,7 +173,8 @@ class Heap:
     @staticmethod
     def _inner(value: Any) -> dict[Any, Any] | None:
         if isinstance(value, types.FunctionType):
-            return dict(enumerate(value.__closure__ or ()))
+            defaults = (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
+            return dict(enumerate((*(value.__closure__ or ()), *defaults)))
         if isinstance(value, types.CellType):
             try:
                 return {"cell_contents": value.cell_contents}
@@ -179,7 +184,7 @@ class Heap:
             return {"": value.__self__, "function": value.__func__}
         if isinstance(value, functools.partial):
             return {"": value.func, "args": value.args, "keywords": value.keywords}
-        if isinstance(value, (list, tuple)):
+        if isinstance(value, (list, tuple, collections.deque)):
             return dict(enumerate(value))
         if isinstance(value, dict):
             return dict(value)
@@ -237,7 +242,7 @@ def part_name(name: str, value: Any, key: Any) -> str:
     """What an element or attribute of a value is called."""
     if isinstance(value, (types.CellType, types.FunctionType, types.MethodType)):
         return name
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple, collections.deque)):
         return f"{name}[{key}]"
     if isinstance(value, dict):
         return f"{name}[{key!r}]"
