@@ -38,8 +38,22 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.
 class _Attributes(NamedTuple):
     path: str
     module: torch.nn.Module
-    names: set[str]
-    """What is in the module's dictionary before the call."""
+    names: tuple[set[str], ...]
+    """What is in the module's dictionaries before the call."""
+
+    @staticmethod
+    def of(path: str, module: torch.nn.Module) -> _Attributes:
+        return _Attributes(path, module, tuple(set(group) for group in _groups(module)))
+
+    def new(self) -> list[tuple[dict[str, Any], str]]:
+        """What is there and was not before the call, also if it was in another one of the dictionaries."""
+        groups = zip(_groups(self.module), self.names, strict=True)
+        return [(group, name) for group, names in groups for name in group.keys() - names]
+
+
+def _groups(module: torch.nn.Module) -> list[dict[str, Any]]:
+    own = vars(module)
+    return [own, own["_buffers"], own["_parameters"]]
 
 
 @dataclass
@@ -59,10 +73,11 @@ class Changes:
     def note(self, records: list[Record], reads: Reads, before: list[_Attributes]) -> None:
         """Compares the places with what they were."""
         self.records, self.states, self.tensors, self.others, self.parted = records, [], [], set(), {}
-        for path, module, names in before:
-            for name in vars(module).keys() - names:
-                if _is_from_trace(vars(module)[name]):
-                    self.others.add(f"self.{path}.{name}" if path else f"self.{name}")
+        for attributes in before:
+            known = set().union(*attributes.names)
+            for group, name in attributes.new():
+                if name not in known and _is_from_trace(group[name]):
+                    self.others.add(f"self.{attributes.path}.{name}" if attributes.path else f"self.{name}")
         renewed: set[int] = set()
         """The places that each call sets before it reads them."""
         shared = _shared_containers(records)
@@ -181,7 +196,7 @@ def noticed() -> Iterator[Changes]:
     def around(original: Any, mod: torch.nn.Module) -> Iterator[None]:
         inner = original(mod)
         inner.__enter__()
-        before = [_Attributes(path, module, set(vars(module))) for path, module in mod.named_modules()]
+        before = [_Attributes.of(path, module) for path, module in mod.named_modules()]
         records, stored = state_places.find(mod)
         try:
             with watched(records, stored) as reads:
@@ -194,11 +209,10 @@ def noticed() -> Iterator[Changes]:
                 warnings.filterwarnings("ignore", message="The tensor attribute")
                 inner.__exit__(*sys.exc_info())
             state_places.restore(records, _stays)
-            for _, module, names in before:
-                for name in vars(module).keys() - names:
-                    value = vars(module)[name]
-                    if any(map(_is_from_trace, (value, *state_places.elements(value).values()))):
-                        del vars(module)[name]
+            for attributes in before:
+                for group, name in attributes.new():
+                    if any(map(_is_from_trace, (group[name], *state_places.elements(group[name]).values()))):
+                        del group[name]
 
     with replaced({patches.ATTRIBUTES: around}):
         yield changes

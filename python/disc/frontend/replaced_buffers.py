@@ -23,7 +23,7 @@ from ..torch_compat.patching import instead, replaced
 from ..torch_compat.tracing import FakeTensor
 from . import state_tensors
 from .locations import warn
-from .state_places import MISSING, Place, Variable
+from .state_places import ModuleAttribute, Place, Variable
 
 _PARTS = "replaced, and shares memory with another one, which is not replaced by the same tensor"
 _JOINED = "replaced by the tensor of another attribute, and calls change one of them in place"
@@ -48,25 +48,6 @@ class _Buffer(NamedTuple):
     """What is there after the call."""
     version: int = 0
     """How often the traced tensor was changed in place before the call."""
-
-
-class _Registered(Variable):
-    """A buffer or a parameter, which is an ordinary attribute if a call has deleted it and assigned another tensor."""
-
-    def __init__(self, path: str, holder: dict[str, Any], name: str, module: torch.nn.Module) -> None:
-        super().__init__(path, holder, name)
-        self._module = module
-        self._persistent = name not in module._non_persistent_buffers_set
-
-    def get(self) -> Any:
-        value = super().get()
-        return vars(self._module).get(self.name, MISSING) if value is MISSING else value
-
-    def put(self, value: Any) -> None:
-        vars(self._module).pop(self.name, None)
-        super().put(value)
-        if not self._persistent:
-            self._module._non_persistent_buffers_set.add(self.name)
 
 
 @dataclass
@@ -204,10 +185,10 @@ def _version(value: Any) -> int:
 def _buffers(root: torch.nn.Module) -> list[_Buffer]:
     found = []
     for path, module in root.named_modules():
-        for holder in (module._buffers, module._parameters):
-            for name, value in holder.items():
+        for group in ("_buffers", "_parameters"):
+            for name, value in vars(module)[group].items():
                 target = f"{path}.{name}" if path else name
-                place = _Registered(f"self.{target}", holder, name, module)
+                place = ModuleAttribute(f"self.{target}", module, name, group)
                 found.append(_Buffer(place, target, value, value, _version(value)))
     return found
 

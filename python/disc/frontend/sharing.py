@@ -29,6 +29,7 @@ from .proving import is_positive
 _Node: TypeAlias = Any
 
 _KEPT = (InputKind.USER_INPUT, InputKind.BUFFER, InputKind.PARAMETER)
+_STATE = (InputKind.BUFFER, InputKind.PARAMETER)
 _SIZES = ("sym_size", "sym_stride", "sym_numel", "sym_storage_offset")
 _RESULTS = (markers.branch_result, markers.loop_last, markers.loop_stack, markers.procedure_result)
 _COPY = torch.ops.aten.copy_.default
@@ -68,6 +69,10 @@ class _Sharing:
         self._made: list[tuple[_Node, list[_Node]]] = []
         """The results of regions, with the tensors that each may be."""
         kept = [s.arg for s in program.graph_signature.input_specs if s.kind in _KEPT]
+        self._targets = {
+            s.arg.name: f"self.{s.target}" for s in program.graph_signature.input_specs if s.kind in _STATE
+        }
+        """What the model calls a tensor that it keeps."""
         names = {arg.name for arg in kept if isinstance(arg, TensorArgument)}
         self._kept = {node for node in self._nodes if node.op == "placeholder" and node.name in names}
         """Tensors that the caller sees after the call."""
@@ -173,6 +178,27 @@ class _Sharing:
         for end in self._nodes:
             if end.target is markers.loop_end:
                 self._check_rows(end)
+        self._check_kept()
+
+    def _check_kept(self) -> None:
+        """What a call sets to one of several tensors is that tensor in the next call, and no copy of it."""
+        written = {memory for _, memory in self._writes}
+        for node in self._nodes:
+            # Without a line: an assignment, see replaced_buffers.py.
+            if node.target is not _COPY or node.meta.get("stack_trace"):
+                continue
+            target, value = self._of(node.args[0]), node.args[1]
+            while value.target in (torch.ops.aten.detach.default, torch.ops.aten.clone.default):
+                value = value.args[0]
+            roots = self._roots[self._of(value)] - {target, self._of(value)}
+            others = {x for x in roots if x.op == "placeholder"}
+            if others and (target in written or others & written):
+                raise errors.ControlFlowError(
+                    "import",
+                    f"{self._targets.get(target.name, 'a tensor of the model')} is set to one of several tensors that"
+                    " exist before the call, as a branch or a loop on data decides, and calls change one of them in"
+                    " place: assign a clone()",
+                )
 
     def _given(self, write: _Node) -> set[_Node]:
         """The tensors of a change that passes on another one."""
@@ -235,7 +261,7 @@ class _Sharing:
         return self._roots[memory] != {memory} and bool(self._roots[memory] & self._roots[row])
 
     def _refusal(self, write: _Node, memory: _Node, other: _Node, what: str) -> errors.CompileError:
-        made = [x for x, maybe in self._made if x in (memory, other)]
+        made = [x for x, maybe in self._made if maybe and x in (memory, other)]
         target = str(made[0].target) if made else ""
         kind = "branch" if "branch" in target else "loop" if "loop" in target else "recursive function"
         where = f" that the {kind} at {describe(source_of(made[0]))} returns" if made else ""

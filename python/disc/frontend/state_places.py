@@ -70,6 +70,34 @@ class Variable(Place):
             self.variables[self.name] = value
 
 
+class ModuleAttribute(Variable):
+    """An attribute of a module: a call that assigns a parameter makes it one, and one that deletes it ends that."""
+
+    def __init__(self, path: str, module: torch.nn.Module, name: str, group: str = "") -> None:
+        """``group``: the dictionary that has it before the call, ``_buffers`` or ``_parameters``."""
+        super().__init__(path, vars(module)[group] if group else vars(module), name)
+        self._module = module
+        self._is_persistent = name not in module._non_persistent_buffers_set
+
+    def get(self) -> Any:
+        """The value now."""
+        found = (x[self.name] for x in (self.variables, *self._others()) if self.name in x)
+        return next(found, MISSING)
+
+    def put(self, value: Any) -> None:
+        """Sets it where it was before the call."""
+        for other in self._others():
+            other.pop(self.name, None)
+        super().put(value)
+        if not self._is_persistent:
+            self._module._non_persistent_buffers_set.add(self.name)
+
+    def _others(self) -> list[dict[str, Any]]:
+        own = vars(self._module)
+        groups: list[dict[str, Any]] = [own, own["_buffers"], own["_parameters"]]
+        return [x for x in groups if x is not self.variables]
+
+
 class _OfClass(Place):
     """An attribute of a class."""
 
@@ -298,7 +326,7 @@ class _Walk:
             for name in list(vars(module)):
                 # The code of a callable does not see what it uses as attributes of the module.
                 if name not in STANDARD and (name == "forward" or not isinstance(module, CallableModule)):
-                    self._add(Variable(start + name, vars(module), name), type(module), id(module))
+                    self._add(ModuleAttribute(start + name, module, name), type(module), id(module))
         for module in modules.values():
             self._class(type(module))
         while self._waiting and len(self.records) < _MOST:
