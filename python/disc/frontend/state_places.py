@@ -81,21 +81,22 @@ class ModuleAttribute(Variable):
 
     def get(self) -> Any:
         """The value now."""
-        found = (x[self.name] for x in (self.variables, *self._others()) if self.name in x)
+        # In the order in which Python looks.
+        found = (group[self.name] for group in self._groups() if self.name in group)
         return next(found, MISSING)
 
     def put(self, value: Any) -> None:
         """Sets it where it was before the call."""
-        for other in self._others():
-            other.pop(self.name, None)
+        for group in self._groups():
+            if group is not self.variables:
+                group.pop(self.name, None)
         super().put(value)
         if not self._is_persistent:
             self._module._non_persistent_buffers_set.add(self.name)
 
-    def _others(self) -> list[dict[str, Any]]:
+    def _groups(self) -> tuple[dict[str, Any], ...]:
         own = vars(self._module)
-        groups: list[dict[str, Any]] = [own, own["_buffers"], own["_parameters"]]
-        return [x for x in groups if x is not self.variables]
+        return own, own["_parameters"], own["_buffers"]
 
 
 class _OfClass(Place):
@@ -228,7 +229,7 @@ def elements(value: Any, *wanted: Any) -> Mapping[Any, Any]:
     found = dict(held) if isinstance(held, dict) else {}
     if isinstance(value, torch.nn.Module):
         found = {name: x for name, x in found.items() if name not in STANDARD or name in _HELD}
-    for name in _slots(type(value)):
+    for name in _slots(type(value)):  # type: ignore[arg-type]
         try:
             found[name] = object.__getattribute__(value, name)
         except AttributeError:
@@ -247,7 +248,8 @@ def is_object(value: Any) -> bool:
     """Whether a value is an object of a class of the user's, which may have attributes."""
     if isinstance(value, (type, types.ModuleType, types.FunctionType, types.MethodType, torch.Tensor)):
         return False
-    return is_of_users(type(value)) or isinstance(value, (types.SimpleNamespace, torch.nn.Module))
+    known = isinstance(value, (types.SimpleNamespace, torch.nn.Module))
+    return known or is_of_users(type(value))  # type: ignore[arg-type]
 
 
 @functools.cache

@@ -66,16 +66,28 @@ def changed_constants(program: ExportedProgram) -> dict[str, Node]:
         for spec in program.graph_signature.input_specs
         if spec.kind is InputKind.CONSTANT_TENSOR and isinstance(spec.arg, TensorArgument)
     }
-    memory: dict[int, str] = {}
     found: dict[str, Node] = {}
+    maybe: dict[Node, set[str]] = {}
+    """Of a node the constants whose memory it may have."""
+    memory: dict[int, set[str]] = {}
     for node in program.graph.nodes:
+        value = node.meta.get("val")
+        key = storage_of_node(node) if isinstance(value, Tensor) else None
+        own = set(memory.get(key, ())) if key is not None else set()
         if node.op == "placeholder" and names.get(node.name):
-            memory[storage_of_node(node)] = str(names[node.name])
+            own.add(str(names[node.name]))
+        # The trace has other memory for what a view of a tensor with data returns.
+        if any(
+            result.alias_info is not None for result in getattr(getattr(node.target, "_schema", None), "returns", ())
+        ):
+            own.update(*(maybe.get(operand, ()) for operand in node.all_input_nodes))
+        if own:
+            maybe[node] = own
+            if key is not None:
+                memory.setdefault(key, set()).update(own)
         for operand in changed_in_place(node):
-            if isinstance(operand.meta.get("val"), Tensor):
-                constant = memory.get(storage_of_node(operand))
-                if constant is not None:
-                    found.setdefault(constant, node)
+            for constant in maybe.get(operand, ()):
+                found.setdefault(constant, node)
     return found
 
 
