@@ -56,6 +56,15 @@ class Substituted:
     """Whether the buffer is registered only for this place, and the place is where its values come from."""
 
 
+_LIFTED = (torch.ops.aten.lift_fresh.default, torch.ops.aten.lift_fresh_copy.default)
+"""What the model's code makes with ``torch.tensor``: a copy of a constant."""
+
+
+def _returns(node: Node) -> Sequence[Any]:
+    schema = None if node.target in _LIFTED else getattr(node.target, "_schema", None)
+    return () if schema is None else schema.returns
+
+
 def changed_constants(program: ExportedProgram) -> dict[str, Node]:
     """The tensors that a program changes in place and that are neither inputs, buffers nor parameters.
 
@@ -77,14 +86,14 @@ def changed_constants(program: ExportedProgram) -> dict[str, Node]:
         if node.op == "placeholder" and names.get(node.name):
             own.add(str(names[node.name]))
         # The trace has other memory for what a view of a tensor with data returns.
-        if any(
-            result.alias_info is not None for result in getattr(getattr(node.target, "_schema", None), "returns", ())
-        ):
+        if any(result.alias_info is not None for result in _returns(node)):
             own.update(*(maybe.get(operand, ()) for operand in node.all_input_nodes))
         if own:
             maybe[node] = own
             if key is not None:
                 memory.setdefault(key, set()).update(own)
+        if node.target is torch.ops.aten.detach_.default:
+            continue
         for operand in changed_in_place(node):
             for constant in maybe.get(operand, ()):
                 found.setdefault(constant, node)

@@ -26,6 +26,7 @@ from .layout_questions import answered_by_the_example
 from .meta_kernels import sizes_of_windows
 from .node_decompositions import decomposed_by_node
 from .settle import allowing_many, settle
+from .state_tensors import HELP
 from .specialisation import of_results, unspecialised
 
 if TYPE_CHECKING:
@@ -82,6 +83,10 @@ def decompose(exported: ExportedProgram) -> tuple[ExportedProgram, list[EntryGua
     except errors.CompileError:
         raise
     except Exception as error:
+        if "is mutated in the forward method" in str(error):
+            raise errors.ControlFlowError(
+                "import", f"a call changes in place a tensor that is not known to belong to the model: {HELP}"
+            ) from error
         raise errors.ExportError("import", f"PyTorch fails to decompose the exported program: {error}") from error
 
 
