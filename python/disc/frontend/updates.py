@@ -26,8 +26,8 @@ from .layout_questions import answered_by_the_example
 from .meta_kernels import sizes_of_windows
 from .node_decompositions import decomposed_by_node
 from .settle import allowing_many, settle
-from .state_tensors import HELP
 from .specialisation import of_results, unspecialised
+from .state_tensors import HELP
 
 if TYPE_CHECKING:
     from .graphs import GraphProgram

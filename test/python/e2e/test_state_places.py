@@ -428,6 +428,20 @@ def test_what_is_not_a_tensor_is_a_warning(body, name):
     assert (module.n, module.data.calls["n"], COUNT, hasattr(module, "new")) == (2, 1, 0, False)
 
 
+def _notes_a_size(self, x):
+    if x.sum() > 0:
+        self.n = x.shape[0]
+    return x * 2
+
+
+def test_a_side_of_a_branch_keeps_a_size():
+    module = Model(_notes_a_size, n=2)
+    with pytest.warns(UserWarning, match=r"the call changes self\.n"):
+        model = compiled(module)
+    x = torch.randn(3, 3)
+    torch.testing.assert_close(model(x), x * 3)
+
+
 def _sets_first(self, x):
     self.n = x.shape[0]
     self.data.calls = {"n": self.n}
@@ -441,6 +455,20 @@ def test_numbers_that_each_call_sets_first_are_none_of_that(recwarn):
         x = torch.randn(n, 3)
         torch.testing.assert_close(model(x), x + x * n + n)
     assert not [w for w in recwarn if "the call changes" in str(w.message)]
+
+
+def _changes_a_growing_list(self, x):
+    items = [self.t]
+    for i in range(x.shape[0]):
+        items.append(x[i] * 1)
+    for t in items:
+        t.mul_(0.5)
+    return sum(items)
+
+
+def test_elements_of_a_list_of_dynamic_length_that_are_changed_in_place():
+    with pytest.raises(disc.CompileError, match=r"is changed in place, and the list would not see it.*\n  at .*py:\d+"):
+        compiled(Model(_changes_a_growing_list, t=torch.ones(3)))
 
 
 @pytest.mark.parametrize("first", range(0, 60, 20))

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ... import errors
 from ...trees import Placeholder, Row, Table, placeholder
+from ..locations import user_line
 from .conditions import SYMBOLIC, is_bool, is_float, is_int
 from .optional import OptionalValue
 
@@ -259,8 +260,25 @@ def note_chosen(value: Any, error: errors.CompileError) -> None:
     _chosen.append((value, parts(value) or {}, error))
 
 
+_copies: list[tuple[Tensor, int, str | None]] = []
+
+
+def note_copy(elements: Tensor) -> Tensor:
+    """Notes a tensor that has copies of a list's elements: a change of them in place would be lost."""
+    _copies.append((elements, elements._version, user_line()))
+    return elements
+
+
 def check_chosen() -> None:
-    """Refuses that one of them is changed: the two would not be."""
+    """Refuses that one of them is changed: the two would not be. Also that copies of elements are."""
+    for elements, version, source in _copies:
+        if elements._version != version:
+            raise errors.ControlFlowError(
+                "import",
+                "an element of a list whose length depends on data is changed in place, and the list would not see it:"
+                " assign a new list, or keep a tensor instead",
+                source,
+            )
     for value, before, error in _chosen:
         now = parts(value) or {}
         if list(now) != list(before) or not all(_unchanged(before[key], now[key]) for key in now):
@@ -270,6 +288,7 @@ def check_chosen() -> None:
 def forget_chosen() -> None:
     """Forgets what was noted."""
     _chosen.clear()
+    _copies.clear()
 
 
 def _unchanged(old: Any, new: Any) -> bool:
