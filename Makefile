@@ -5,7 +5,7 @@ PY := .venv/bin/python
 BUILD := build
 
 .DEFAULT_GOAL := build
-.PHONY: build setup wheel test-wheel demo service bench bench-quick bench-service test nightly check lit runtime sanitize coverage fuzz fuzz-programs soak pytest docs docs-site opinfo onnx-nodes pictures format clean
+.PHONY: build setup wheel test-wheel demo service bench bench-quick bench-service test nightly check lit runtime sanitize coverage fuzz fuzz-programs fuzz-state soak pytest docs docs-site opinfo onnx-nodes pictures format clean
 
 build: setup
 
@@ -79,6 +79,7 @@ nightly: setup
 	@cd test/python && ../../$(PY) -m opinfo --all-samples --shapes 3
 	@cd test/python && ../../$(PY) -m zoo
 	@cd test/python && ../../$(PY) -m programs --count 20000 --seed $$RANDOM --failures ../../$(BUILD)/found-programs
+	@cd test/python && ../../$(PY) -m state_programs --count 5000 --seed $$RANDOM
 
 check: setup
 	@scripts/check.sh
@@ -116,6 +117,10 @@ N ?= 1000
 SEED ?= 0
 fuzz-programs: setup
 	@cd test/python && ../../$(PY) -m programs --count $(N) --seed $(SEED) --failures ../../$(BUILD)/found-programs
+
+# Random models that keep state, against eager PyTorch: `make fuzz-state N=5000 SEED=7`.
+fuzz-state: setup
+	@cd test/python && ../../$(PY) -m state_programs --count $(N) --seed $(SEED)
 
 # A worker for each core; their idle threads must not spin away the others' time. With another PyTorch than .venv's:
 # `make pytest TORCH=2.12.1`.

@@ -1,23 +1,20 @@
-"""What a call changes that is not a buffer: attributes of modules, of their classes and of objects that they have, and
-global variables. A compiled model does not change them.
+"""What a call changes that is not a buffer: attributes of modules, of their classes and of objects that they have,
+elements of containers, global variables and variables of enclosing functions.
 
-A tensor that the call reads and then replaces (``self.h = self.h * 0.9 + x``) is an error. Numbers that it counts on
-(``self.calls += 1``) and containers that it adds to (``self.history.append(x)``) are a warning, since much code notes
-such things for others than the model.
+Tensors that stay tensors of the same shape and dtype become state of the compiled model (``state_tensors.py``). A
+tensor that the call reads and then replaces by another kind (``self.h = torch.cat([self.h, x])``) is an error. Numbers
+that it counts on (``self.calls += 1``) and containers that it adds to (``self.history.append(x)``) are a warning, since
+much code notes such things for others than the model.
 """
 
 from __future__ import annotations
 
-import ast
-import inspect
 import sys
-import textwrap
-import types
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.export import ExportedProgram
@@ -26,187 +23,168 @@ from .. import errors
 from ..torch_compat import patches
 from ..torch_compat.patching import replaced
 from ..torch_compat.tracing import FakeTensor
+from . import state_places
+from .attribute_reads import Reads, watched
 from .locations import warn
+from .replaced_buffers import misfit
 from .result_layouts import storage_of
+from .rewriting.conditions import SYMBOLIC
+from .state_places import Part, Record
+from .state_tensors import HELP, NeedsState, check_constants
 
-_STANDARD = frozenset(torch.nn.Module().__dict__)
-_HELP = "register it as a buffer (register_buffer), or make it an input and an output"
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 
 
-@dataclass(frozen=True)
-class _Value:
-    """An attribute, or a global variable, before the call."""
-
-    holder: Mapping[str, Any]
+class _Attributes(NamedTuple):
     path: str
-    name: str
-    value: Any
-    items: tuple[int, ...] | None
-    """Of a container: what it held."""
-    kind: type = object
-    """The class that has it, or that of the module that does."""
-
-    def restore(self) -> None:
-        """Puts the value back: what the trace put there is of the trace alone."""
-        if isinstance(self.holder, _Elements):
-            self.holder.restore()
-        elif isinstance(self.holder.get(self.name), FakeTensor):  # Not what another thread has put there.
-            if isinstance(self.holder, dict):
-                self.holder[self.name] = self.value
-            else:
-                setattr(self.kind, self.name, self.value)
+    module: torch.nn.Module
+    names: tuple[set[str], ...]
+    """What is in the module's dictionaries before the call."""
 
     @staticmethod
-    def of(module: torch.nn.Module, path: str, name: str) -> _Value:
-        value = module.__dict__[name]
-        path = f"self.{path}.{name}" if path else f"self.{name}"
-        return _Value(module.__dict__, path, name, value, _items(value), type(module))
+    def of(path: str, module: torch.nn.Module) -> _Attributes:
+        return _Attributes(path, module, tuple(set(group) for group in _groups(module)))
+
+    def new(self) -> list[tuple[dict[str, Any], str]]:
+        """What is there and was not before the call, also if it was in another one of the dictionaries."""
+        groups = zip(_groups(self.module), self.names, strict=True)
+        return [(group, name) for group, names in groups for name in group.keys() - names]
 
 
-class _Elements(dict[str, Any]):
-    """The elements of a list or a dict, as attributes."""
-
-    def __init__(self, container: Any) -> None:
-        super().__init__()
-        self._container, self._before = container, container.copy()
-
-    def get(self, name: Any, default: Any = None) -> Any:
-        """The element now."""
-        container = self._container
-        if isinstance(container, dict):
-            return container.get(name, default)
-        return container[name] if name < len(container) else default
-
-    def restore(self) -> None:
-        """Puts back what was there."""
-        container, before = self._container, self._before
-        now = container.values() if isinstance(container, dict) else container
-        if not any(isinstance(value, FakeTensor) for value in now):
-            return
-        if isinstance(container, dict):
-            container.clear()
-            container.update(before)
-        else:
-            container[:] = before
-
-
-def _items(value: Any) -> tuple[int, ...] | None:
-    """The identities of what a container holds."""
-    if not isinstance(value, (list, dict, set)):
-        return None
-    return tuple(map(id, value.values() if isinstance(value, dict) else value))
+def _groups(module: torch.nn.Module) -> list[dict[str, Any]]:
+    own = vars(module)
+    return [own, own["_buffers"], own["_parameters"]]
 
 
 @dataclass
 class Changes:
     """What the last trace of a model changed."""
 
-    tensors: list[_Value] = field(default_factory=list)
-    others: list[_Value] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
+    """The places that the model's code can reach."""
+    states: list[Record] = field(default_factory=list)
+    """Tensors that are replaced by others of the same shape and dtype."""
+    tensors: list[tuple[Record, str]] = field(default_factory=list)
+    """Tensors that are replaced by others of the same kind, and how."""
+    others: set[str] = field(default_factory=set)
+    parted: dict[int, Record] = field(default_factory=dict)
+    """What is in containers that are at several places, and at others after the call; by the identity of its place."""
 
-    def note(self, before: list[_Value], modules: dict[str, torch.nn.Module]) -> None:
-        """Compares the attributes with what they were."""
-        self.tensors, self.others = [], []
-        known = {(id(old.holder), old.name) for old in before}
-        for path, module in modules.items():
-            for name, value in module.__dict__.items():
-                if (
-                    name not in _STANDARD
-                    and (id(module.__dict__), name) not in known
-                    and isinstance(value, torch.Tensor)
-                ):
-                    self.others.append(_Value.of(module, path, name))
-        for old in before:
-            new = old.holder.get(old.name, old.value)
-            if new is old.value:
-                if _items(new) != old.items:
-                    self.others.append(old)
-            elif isinstance(old.value, torch.Tensor):
-                # Another kind of tensor is a conversion, with one result in all calls: self.grid = self.grid.to(x).
-                (self.tensors if _alike(old.value, new) else self.others).append(old)
-            elif isinstance(new, torch.Tensor):
-                self.others.append(old)
-            elif all(isinstance(value, (bool, int, float)) for value in (old.value, new)):
-                self.others += [old] if new != old.value and _counts(old.kind, old.name) else []
+    def note(self, records: list[Record], reads: Reads, before: list[_Attributes]) -> None:
+        """Compares the places with what they were."""
+        self.records, self.states, self.tensors, self.others, self.parted = records, [], [], set(), {}
+        for attributes in before:
+            known = set().union(*attributes.names)
+            for group, name in attributes.new():
+                if name not in known and _is_from_trace(group[name]):
+                    self.others.add(f"self.{attributes.path}.{name}" if attributes.path else f"self.{name}")
+        renewed: set[int] = set()
+        """The places that each call sets before it reads them."""
+        shared = _shared_containers(records)
+        for record in records:
+            now, place = record.place.get(), record.place
+            if isinstance(place, Part) and id(place.parent) in renewed:
+                renewed.add(id(place))
+            if now is not record.value and not reads.may_matter(record):
+                renewed.add(id(place))
+            if id(record) in shared or (isinstance(place, Part) and id(place.parent) in self.parted):
+                self.parted[id(place)] = record
+            if now is record.value:
+                if record.elements is not None and self._is_changed_inside(record):
+                    self.others.add(place.path)
+            elif isinstance(record.value, torch.Tensor):
+                self._note_tensor(record, now)
+            elif isinstance(now, torch.Tensor) or (id(place) not in renewed and _differs(record, now)):
+                self.others.add(place.path)
+
+    def _note_tensor(self, record: Record, now: Any) -> None:
+        if isinstance(now, torch.Tensor) and misfit(record.value, now) is None and record.can_be_replaced:
+            self.states.append(record)
+        elif _alike(record.value, now):
+            self.tensors.append((record, misfit(record.value, now) or "replaced"))
+        else:
+            # Another kind of tensor is a conversion, with one result in all calls: self.grid = self.grid.to(x).
+            self.others.add(record.place.path)
+
+    @staticmethod
+    def _is_changed_inside(record: Record) -> bool:
+        """Whether a container has other keys than before. Elements have records of their own."""
+        before = record.elements
+        assert before is not None
+        now = state_places.elements(record.value)
+        if isinstance(record.value, (set, frozenset)):
+            return set(map(id, now.values())) != set(map(id, before.values()))
+        if state_places.is_object(record.value):
+            return any(_is_from_trace(value) for name, value in now.items() if name not in before)
+        return list(now) != list(before)
 
     def report(self, program: ExportedProgram) -> None:
-        """Raises for a tensor that the program reads as it was before the call, and warns of what else changed."""
-        read = {storage_of(value) for value in program.constants.values() if isinstance(value, torch.Tensor)}
-        for old in self.tensors:
-            if storage_of(old.value) in read:
+        """Raises for a tensor that the program reads as it was before the call, and warns of what else changed.
+
+        Raises NeedsState if tensors change that are no buffers.
+        """
+        for record in self.states:
+            if id(record.place) in self.parted:
                 raise errors.ControlFlowError(
-                    "import", f"{old.path} is read and replaced by the call, but is not a buffer: {_HELP}"
+                    "import",
+                    f"{record.place.path} is in a container that the call replaces, and that is at another place, too:"
+                    " copy the container, or change its elements",
                 )
-            self.others.append(old)
-        if self.others:
-            names = " and ".join(sorted({old.path for old in self.others}))
+        if self.states:
+            raise NeedsState([record.value for record in self.states])
+        check_constants(program, self.records)
+        read = {storage_of(value) for value in program.constants.values() if isinstance(value, torch.Tensor)}
+        others = set(self.others)
+        for old, change in self.tensors:
+            if storage_of(old.value) in read:
+                raise errors.ControlFlowError("import", f"{old.place.path} is read and then {change}: {HELP}")
+            others.add(old.place.path)
+        if others:
+            names = " and ".join(sorted(others))
             warn(
                 f"the call changes {names}, which a compiled model does not: it always has what was there when it was "
-                f"compiled. If results depend on that, {_HELP}"
+                f"compiled. If results depend on that, {HELP}"
             )
 
 
-def _tensors_elsewhere(modules: dict[str, torch.nn.Module]) -> list[_Value]:
-    """The tensors in classes of modules, in objects, lists and dicts that are attributes, and in global variables."""
-    found: dict[tuple[int, Any], _Value] = {}
-
-    def look(holder: Mapping[str, Any], path: str, names: Iterable[Any], kind: type = object) -> None:
-        for name in names:
-            if isinstance(value := holder.get(name), torch.Tensor):
-                place = f"{path}[{name!r}]" if isinstance(holder, _Elements) else f"{path}{name}"
-                found.setdefault((id(holder), name), _Value(holder, place, name, value, None, kind))
-
-    def look_in(function: Any) -> None:
-        function = getattr(inspect.unwrap(function), "__func__", function)
-        if isinstance(function, types.FunctionType):
-            look(function.__globals__, "the global variable ", function.__code__.co_names)
-
-    kinds = {kind for module in modules.values() for kind in type(module).__mro__}
-    for kind in kinds:
-        if not (kind.__module__ or "").startswith(("torch.", "builtins")):
-            look(vars(kind), f"{kind.__name__}.", list(vars(kind)), kind)
-            for value in list(vars(kind).values()):
-                if isinstance(value, types.FunctionType):
-                    look_in(value)
-    for path, module in modules.items():
-        for name, value in module.__dict__.items():
-            if isinstance(value, (types.FunctionType, types.MethodType)):
-                look_in(value)
-            if name not in _STANDARD and type(value) in (list, dict):
-                elements = _Elements(value)
-                look(
-                    elements,
-                    f"self.{path}.{name}" if path else f"self.{name}",
-                    value if type(value) is dict else range(len(value)),
-                )
-            held = getattr(value, "__dict__", None)
-            if name not in _STANDARD and isinstance(held, dict) and not isinstance(value, (type, torch.Tensor)):
-                look(held, f"self.{path}.{name}." if path else f"self.{name}.", list(held))
-    return list(found.values())
+def _shared_containers(records: list[Record]) -> set[int]:
+    """The records of containers that are replaced, and were or are at another place, too."""
+    now: dict[int, list[Record]] = {}
+    for record in records:
+        if record.elements is not None:
+            now.setdefault(id(record.place.get()), []).append(record)
+    replaced = (record for record in records if record.elements is not None and record.place.get() is not record.value)
+    return {id(record) for record in replaced if record.again or len(now[id(record.place.get())]) > 1}
 
 
 def _alike(old: torch.Tensor, new: Any) -> bool:
-    return isinstance(new, torch.Tensor) and new.dtype == old.dtype and new.dim() == old.dim()
+    """Whether a tensor replaces one, and is no conversion of it."""
+    return isinstance(new, torch.Tensor) and new.dtype == old.dtype
 
 
-def _counts(kind: type, name: str) -> bool:
-    """Whether a method of a class computes an attribute of what it was."""
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
-    except (OSError, TypeError, SyntaxError):
+def _differs(record: Record, now: Any) -> bool:
+    """Whether a value that is no tensor has become another one."""
+    old = record.value
+    if record.elements is None:
+        return not (type(now) is type(old) and isinstance(old, _PLAIN) and now == old)
+    # A new container with the same keys: its elements have records. Another name of it would not see them.
+    return type(now) is not type(old) or record.again or list(state_places.elements(now)) != list(record.elements)
+
+
+def _is_of_trace(value: Any) -> bool:
+    """Whether a value means nothing after the trace: also what stands for a value that a branch may leave unset."""
+    return isinstance(value, (FakeTensor, *SYMBOLIC)) or type(value).__module__.startswith("disc.")
+
+
+def _is_from_trace(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) or _is_of_trace(value)
+
+
+def _stays(record: Record, now: Any) -> bool:
+    """Whether what is there after a trace may stay: another thread may have added to a container that it sees, too."""
+    if not record.place.shared or record.elements is None:
         return False
-    for node in ast.walk(tree):
-        if isinstance(node, ast.AugAssign) and _is_own(node.target, name):
-            return True
-        assigned = isinstance(node, ast.Assign) and any(_is_own(target, name) for target in node.targets)
-        if assigned and any(_is_own(part, name) for part in ast.walk(node.value)):  # type: ignore[attr-defined]
-            return True
-    return False
-
-
-def _is_own(node: ast.AST, name: str) -> bool:
-    own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
-    return own and node.attr == name  # type: ignore[attr-defined]
+    return now is record.value and not any(map(_is_of_trace, state_places.elements(now).values()))
 
 
 @contextmanager
@@ -218,26 +196,23 @@ def noticed() -> Iterator[Changes]:
     def around(original: Any, mod: torch.nn.Module) -> Iterator[None]:
         inner = original(mod)
         inner.__enter__()
-        elsewhere: list[_Value] = []
+        before = [_Attributes.of(path, module) for path, module in mod.named_modules()]
+        records, stored = state_places.find(mod)
         try:
-            modules = dict(mod.named_modules())
-            before = [
-                _Value.of(module, path, name)
-                for path, module in modules.items()
-                for name in module.__dict__
-                if name not in _STANDARD
-            ]
-            elsewhere = _tensors_elsewhere(modules)
-            yield
-            changes.note(before + elsewhere, modules)
+            with watched(records, stored) as reads:
+                yield
+            changes.note(records, reads, before)
         finally:
-            for old in elsewhere:
-                old.restore()
             # PyTorch's own warning is left out: `changes` says it with its consequence. Filters are those of all
             # threads, so that they change for this moment only.
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="The tensor attribute")
                 inner.__exit__(*sys.exc_info())
+            state_places.restore(records, _stays)
+            for attributes in before:
+                for group, name in attributes.new():
+                    if any(map(_is_from_trace, (group[name], *state_places.elements(group[name]).values()))):
+                        del group[name]
 
     with replaced({patches.ATTRIBUTES: around}):
         yield changes

@@ -60,6 +60,7 @@ from .scripted import traced_through
 from .settle import allowing_many, settle, sizes_from_zero
 from .sharing import check_sharing
 from .size_refinements import Refinement, applied, lines_to_write, suggested
+from .state_tensors import HELP, NeedsState, check_constants, unchanged_by_tracing
 from .symbol_texts import names_of_places, with_places
 from .symbols import flatten_dynamic_shapes, parameter_names
 from .torchscript import without_scripts
@@ -76,6 +77,7 @@ _FIXES = re.compile(r"^Eq\(.*\], \d+\)$")
 _DIM = re.compile(r"(?:Not all values of|You marked) ([\w*]+|\w+\.shape\[\d+\]|L\[.+?\]\.size\(\)\[\d+\]) ")
 _RELATED = re.compile(r"- The values of (\w+) = ")
 _CONSTANT = re.compile(r"You marked (\S+) as dynamic but .+? constant \((\d+)\)")
+_TRACED_CONSTANT = "found a fake tensor in the exported program constant"
 _UNKNOWN_TYPE = re.compile(r"^(?:Unsupported input type|Found) <class '([^']+)'>")
 _PLACE = re.compile(
     r"Not all values of (\w+) = (L\[.+?\]\.size\(\)\[\d+\]) in the specified range satisfy the generated guard (.+)"
@@ -152,18 +154,21 @@ def export(
     that (broadcasting, mostly). Such models are traced again without the assumption: what broadcasts is then checked
     when the compiled model is called. A model that calls ``torch.autograd.grad`` is traced again with gradients.
     """
-    try:
-        return _export(module, args, kwargs, dynamic_shapes, gradients=False)
-    except NeedsGradients:
-        log.debug("the model is traced again with gradients")
-        return _export(module, args, kwargs, dynamic_shapes, gradients=True)
-
-
-def _export(
-    module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None, dynamic_shapes: Any, gradients: bool
-) -> ExportedProgram:
-    with torch.no_grad(), _tracing(module), _user_names(module, args, kwargs, dynamic_shapes):
-        return _attempts(module, args, kwargs, dynamic_shapes, gradients)
+    gradients = False
+    states: list[torch.Tensor] = []
+    while True:
+        try:
+            with torch.no_grad(), _tracing(module), _user_names(module, args, kwargs, dynamic_shapes):
+                return _attempts(module, args, kwargs, dynamic_shapes, gradients, states)
+        except NeedsGradients:
+            log.debug("the model is traced again with gradients")
+            gradients = True
+        except NeedsState as needed:
+            new = [tensor for tensor in needed.tensors if not any(tensor is known for known in states)]
+            if not new:
+                raise errors.InternalError("import", "tensors that calls change are not found in the model") from None
+            log.debug("the model is traced again with %d more tensors as state", len(new))
+            states += new
 
 
 @contextmanager
@@ -180,14 +185,19 @@ def _user_names(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes:
 
 
 def _attempts(
-    module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None, dynamic_shapes: Any, gradients: bool
+    module: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+    gradients: bool,
+    states: Sequence[torch.Tensor],
 ) -> ExportedProgram:
     with recorded_below(gradients) as tracing, attributes.noticed() as changes:
         args, kwargs = _distinct(args, kwargs)
 
         def traced() -> ExportedProgram:
             with part("torch.export"):
-                with user_frames(), replaced_buffers.as_updates(module) as buffers:
+                with user_frames(), replaced_buffers.as_updates(module, states) as buffers:
                     tracing.second = False
                     program = _traced(module, args, kwargs, dynamic_shapes)
                     if tracing.takes_numbers:
@@ -237,6 +247,7 @@ def _attempts(
             least = min(fixed, key=lambda found: len(found.dims))
             warn(f"{least.error.diagnostic}{' (Dim.AUTO allows it)' if least.dims else ''}")
             check_sharing(least.program)
+            check_constants(least.program, changes.records)
             settle(least.program.graph)
             return least.program
         # The conditions are then checked when the compiled model is called.
@@ -272,6 +283,7 @@ def _tracing(module: torch.nn.Module) -> Iterator[None]:
         enum_arguments.as_constants(),
         without_scripts(module),
         traces_as_the_newest(),
+        unchanged_by_tracing(),
     ):
         yield
 
@@ -338,6 +350,14 @@ def _failure(error: BaseException) -> errors.CompileError:
         return error
     text = str(error).split(_ADVICE)[0].rstrip() or type(error).__name__
     source = source_of_error(error)
+    if _TRACED_CONSTANT in text:
+        return errors.ControlFlowError(
+            "import",
+            "a branch or a loop on data keeps a tensor at a place that is not an attribute, an element of a list or"
+            " dict, or a variable, and the code after it reads it there",
+            source,
+            help=HELP,
+        )
     if isinstance(error, UnsupportedOperatorException):
         text = f"{text} has no fake kernel, which says the shape of its result: see torch.library.register_fake"
         if any(Path(frame.filename).parent == _NESTED for frame in traceback.extract_tb(error.__traceback__)):

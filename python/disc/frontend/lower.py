@@ -91,6 +91,8 @@ class Lowering:
         ``guards``: conditions on the inputs' extents that the entry checks.
         """
         self._guards = guards
+        self.has_updates = False
+        """Whether the program changes arguments or states."""
         self.repeats: Mapping[str, list[int]] = {}
         """Of inputs the dims that may be 1 where others of their symbols are not."""
         self._nodes: dict[str, Node] = {}

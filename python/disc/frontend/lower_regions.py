@@ -35,6 +35,7 @@ _END = {
 
 # Operations that may stop a call, and so must not run if the loop has no step.
 _FAILING = ("disc_shape.require", "disc_shape.bind", "disc_tensor.check_index", "disc_tensor.call")
+_VIEWS = ("disc_tensor.permute", "disc_tensor.reshape", "disc_tensor.broadcast", "disc_tensor.slice")
 _DIVISIONS = ("arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.floordivsi", "arith.ceildivsi")
 
 
@@ -155,6 +156,20 @@ class RegionLowering:
         """The value of a side or a step for a number that is not negative after it, according to torch; checked."""
         return value if isinstance(value, (int, ir.Value)) else self._b.bind(self._tensor(value))
 
+    def _apart(self, value: Tensor) -> Tensor:
+        """A result of a side in memory of its own where the program changes arguments.
+
+        The new value of an argument may be written to its memory while a result that is the old value is still read.
+        """
+        owner = value.value.owner
+        while not isinstance(owner, ir.Block) and owner.name in _VIEWS:
+            owner = owner.operands[0].owner
+        if not self._lowering.has_updates or not isinstance(owner, ir.Block):
+            return value
+        pairs = self._b.as_pairs(value) if value.dtype.is_complex else value
+        copy = self._b.elementwise(value.dtype, [pairs], lambda x: x)
+        return self._b.as_complex(copy) if value.dtype.is_complex else copy
+
     def _shape(self, sizes: Sequence[Any], new: dict[sympy.Expr, str]) -> list[NamedExtent | None]:
         """A shape of torch; ``new``: the symbols that the region defines. None: an extent unknown outside of it."""
         dims: list[NamedExtent | None] = []
@@ -221,7 +236,8 @@ class RegionLowering:
                     values, given = self._operands(last, 1), self._operands(last, 3)
                     worth = [self._extent(values[which].dims[d]) for which, d, _ in sizes]
                     worth += [self._size(given[n]) for n, x in numbers.items() if x.name is not None]
-                    return Side([*(values[n] for n in results), *(self._tensor(given[n]) for n in loose)], worth)
+                    results_of_side = [self._apart(values[n]) for n in results]
+                    return Side([*results_of_side, *(self._tensor(given[n]) for n in loose)], worth)
 
             return build
 

@@ -502,6 +502,7 @@ def import_functional(
         states = name_states(updates, parameters)
         lowering = Lowering(program, symbols, parameters, states, guards)
         lowering.builder.sizing = sizing
+        lowering.has_updates = bool(updates)
         lowering.repeats = repeats or {}
         lowering.builder.fallbacks = fallbacks
         if negotiation is not None:

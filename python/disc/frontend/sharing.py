@@ -29,6 +29,7 @@ from .proving import is_positive
 _Node: TypeAlias = Any
 
 _KEPT = (InputKind.USER_INPUT, InputKind.BUFFER, InputKind.PARAMETER)
+_STATE = (InputKind.BUFFER, InputKind.PARAMETER)
 _SIZES = ("sym_size", "sym_stride", "sym_numel", "sym_storage_offset")
 _RESULTS = (markers.branch_result, markers.loop_last, markers.loop_stack, markers.procedure_result)
 _COPY = torch.ops.aten.copy_.default
@@ -68,6 +69,10 @@ class _Sharing:
         self._made: list[tuple[_Node, list[_Node]]] = []
         """The results of regions, with the tensors that each may be."""
         kept = [s.arg for s in program.graph_signature.input_specs if s.kind in _KEPT]
+        self._targets = {
+            s.arg.name: f"self.{s.target}" for s in program.graph_signature.input_specs if s.kind in _STATE
+        }
+        """What the model calls a tensor that it keeps."""
         names = {arg.name for arg in kept if isinstance(arg, TensorArgument)}
         self._kept = {node for node in self._nodes if node.op == "placeholder" and node.name in names}
         """Tensors that the caller sees after the call."""
@@ -95,9 +100,9 @@ class _Sharing:
 
     def _of(self, node: _Node) -> _Node:
         """The memory of a tensor."""
-        if _changed(node):
-            return self._of(_changed(node)[0])
-        storage = _storage(node)
+        if changed_in_place(node):
+            return self._of(changed_in_place(node)[0])
+        storage = storage_of_node(node)
         if storage not in self._memory:
             self._memory[storage] = node
             self._roots[node] = {node}
@@ -105,7 +110,7 @@ class _Sharing:
 
     def _name(self, node: _Node) -> None:
         if node.target is markers.branch_enter or (node.target is markers.loop_carried and self._is_copy(node)):
-            self._memory[_storage(node)] = self._of(node.args[1])
+            self._memory[storage_of_node(node)] = self._of(node.args[1])
         elif _is_tensor(node):
             maybe = list(_alternatives(node))
             if any(not _is_written_to(user, node, maybe) for user in node.users):
@@ -113,7 +118,7 @@ class _Sharing:
             self._of(node)
 
     def _note(self, node: _Node) -> None:
-        changed = _changed(node)
+        changed = changed_in_place(node)
         for operand in _read(node):
             memory = self._of(operand)
             # A view reads nothing.
@@ -173,6 +178,27 @@ class _Sharing:
         for end in self._nodes:
             if end.target is markers.loop_end:
                 self._check_rows(end)
+        self._check_kept()
+
+    def _check_kept(self) -> None:
+        """What a call sets to one of several tensors is that tensor in the next call, and no copy of it."""
+        written = {memory for _, memory in self._writes}
+        for node in self._nodes:
+            # Without a line: an assignment, see replaced_buffers.py.
+            if node.target is not _COPY or node.meta.get("stack_trace"):
+                continue
+            target, value = self._of(node.args[0]), node.args[1]
+            while value.target in (torch.ops.aten.detach.default, torch.ops.aten.clone.default):
+                value = value.args[0]
+            roots = self._roots[self._of(value)] - {target, self._of(value)}
+            others = {x for x in roots if x.op == "placeholder"}
+            if others and (target in written or others & written):
+                raise errors.ControlFlowError(
+                    "import",
+                    f"{self._targets.get(target.name, 'a tensor of the model')} is set to one of several tensors that"
+                    " exist before the call, as a branch or a loop on data decides, and calls change one of them in"
+                    " place: assign a clone()",
+                )
 
     def _given(self, write: _Node) -> set[_Node]:
         """The tensors of a change that passes on another one."""
@@ -235,7 +261,7 @@ class _Sharing:
         return self._roots[memory] != {memory} and bool(self._roots[memory] & self._roots[row])
 
     def _refusal(self, write: _Node, memory: _Node, other: _Node, what: str) -> errors.CompileError:
-        made = [x for x, maybe in self._made if x in (memory, other)]
+        made = [x for x, maybe in self._made if maybe and x in (memory, other)]
         target = str(made[0].target) if made else ""
         kind = "branch" if "branch" in target else "loop" if "loop" in target else "recursive function"
         where = f" that the {kind} at {describe(source_of(made[0]))} returns" if made else ""
@@ -257,8 +283,8 @@ def _source(copy: _Node) -> Any:
 def _origin(node: _Node) -> _Node:
     """The tensor that was changed in place, or copied so that a side can change it."""
     while True:
-        if _changed(node):
-            node = _changed(node)[0]
+        if changed_in_place(node):
+            node = changed_in_place(node)[0]
         elif node.target is markers.branch_enter:
             node = node.args[1]
         else:
@@ -278,7 +304,8 @@ def _is_tensor(node: _Node) -> bool:
     return isinstance(node.meta.get("val"), torch.Tensor)
 
 
-def _storage(node: _Node) -> int:
+def storage_of_node(node: _Node) -> int:
+    """The memory of a node's tensor."""
     tensor = node.meta["val"]
     # In torch.vmap.
     while functorch.is_functorch_wrapped_tensor(tensor):
@@ -286,8 +313,8 @@ def _storage(node: _Node) -> int:
     return tensor.untyped_storage()._cdata  # type: ignore[no-any-return]
 
 
-def _changed(node: _Node) -> list[_Node]:
-    """The operands that an op changes in place."""
+def changed_in_place(node: _Node) -> list[_Node]:
+    """The operands that an operation changes in place."""
     schema = getattr(node.target, "_schema", None)
     if schema is None or not schema.is_mutable:
         return []

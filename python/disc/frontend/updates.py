@@ -28,6 +28,7 @@ from .multiples import as_products
 from .node_decompositions import decomposed_by_node
 from .settle import allowing_many, settle
 from .specialisation import of_results, unspecialised
+from .state_tensors import HELP
 
 if TYPE_CHECKING:
     from .graphs import GraphProgram
@@ -84,6 +85,10 @@ def decompose(exported: ExportedProgram) -> tuple[ExportedProgram, list[EntryGua
     except errors.CompileError:
         raise
     except Exception as error:
+        if "is mutated in the forward method" in str(error):
+            raise errors.ControlFlowError(
+                "import", f"a call changes in place a tensor that is not known to belong to the model: {HELP}"
+            ) from error
         raise errors.ExportError("import", f"PyTorch fails to decompose the exported program: {error}") from error
 
 

@@ -92,6 +92,20 @@ BUFFER_ASSIGNMENTS = Patch(
     "(mod, assigned_buffers)",
 )
 
+_REAL = (
+    "frontend/state_tensors.py: PyTorch runs operations on real tensors that it meets in a trace, such as attributes"
+    " that are not registered as buffers, as constants. Without it tracing `self.h += 1` changes the model's tensor."
+)
+NUMBERS_AS_TENSORS = Patch("torch._subclasses.fake_tensor:should_allow_numbers_as_tensors", _REAL, "(func)")
+CONSTANT_OPERANDS = Patch(f"{_PROXY_TENSOR}:_fetch_proxies_and_all_constant_flag", _REAL, "(flat_args_kwargs, tracer)")
+
+UNUSED_CONSTANT = Patch(
+    "torch._export.passes.lift_constants_pass:_unused_constant",
+    "frontend/state_tensors.py: constants that nothing reads. Without it torch.export fails with StopIteration where"
+    " the model only detaches an attribute.",
+    "(node)",
+)
+
 # -- symbols and their ranges -----------------------------------------------------------------------------
 
 CREATE_SYMBOL = Patch(

@@ -425,9 +425,24 @@ def test_changed_attributes_are_a_warning(model, name):
     assert model.history == [] and model.calls == 0 and model.last is None
 
 
-def test_a_tensor_that_is_read_and_replaced_is_an_error():
-    with pytest.raises(disc.CompileError, match=r"self.mean is read and replaced by the call, but is not a buffer"):
-        disc.compile(Notes(_averages), (torch.randn(5, 3),), dynamic_shapes=({0: N},))
+def test_a_tensor_that_is_read_and_replaced_is_state():
+    module = Notes(_averages)
+    eager = copy.deepcopy(module)
+    model = disc.compile(module, (torch.randn(5, 3),), dynamic_shapes=({0: N},))
+    for n in (5, 1, 100):
+        x = torch.randn(n, 3)
+        torch.testing.assert_close(model(x), eager(x))
+        torch.testing.assert_close(module.mean, eager.mean)
+
+
+def _grows(self, x):
+    self.mean = torch.cat([self.mean, x.sum(0)])
+    return self.mean.sum() + x
+
+
+def test_a_tensor_that_is_read_and_replaced_by_another_shape_is_an_error():
+    with pytest.raises(disc.CompileError, match=r"self.mean is read and then replaced by a tensor of another shape"):
+        disc.compile(Notes(_grows), (torch.randn(5, 3),), dynamic_shapes=({0: N},))
 
 
 def _converts(self, x):

@@ -490,7 +490,7 @@ def test_an_interrupt_while_the_control_flow_is_rewritten():
     class Model(torch.nn.Module):
         def forward(self, x):
             y = x + 1 if x.sum() > 0 else x - 1
-            traces.append(y)
+            traces.append(type(y))
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

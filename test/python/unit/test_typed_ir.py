@@ -47,6 +47,7 @@ USES_RE = {
     "frontend/rewriting/convert.py": "messages of Python",
     "frontend/rewriting/raised.py": "messages of the user's exceptions",
     "frontend/size_refinements.py": "messages of torch.export",
+    "frontend/state_tensors.py": "names for places in Python's objects",
     "frontend/symbol_texts.py": "torch's names of sizes in messages",
     "frontend/symbols.py": "the user's names",
     "header.py": "names for C",

@@ -312,6 +312,7 @@ def _finish(model: torch.nn.Module, converter: Converter) -> None:
 
     @functools.wraps(forward)
     def whole(*args: Any, **kwargs: Any) -> Any:
+        forget_chosen()  # Of a trace that has failed.
         result = pytree.tree_map(leaf, forward(*args, **kwargs), is_leaf=is_cache)
         check_chosen()
         return result

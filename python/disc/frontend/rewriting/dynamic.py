@@ -12,6 +12,7 @@ from torch import Tensor
 from . import graph
 from .conditions import equal_sizes, is_bool, is_float, is_int, known_truth, marked, number_tensor, stands_for_bool
 from .parts import Part, has_parts
+from .state import note_copy
 
 
 def is_dynamic(value: Any) -> bool:
@@ -136,7 +137,9 @@ class Steps(Part):
     def rows(self) -> Tensor:
         """All elements along a new first dim."""
         # Not cached: a value that one side of a branch computes does not exist in the other.
-        return self.all if self.present is None else self.all.index_select(0, self.present.nonzero().squeeze(1))
+        if self.present is None:
+            return self.all
+        return note_copy(self.all.index_select(0, self.present.nonzero().squeeze(1)))
 
     def sequence(self) -> Dynamic:
         """To iterate over."""
@@ -266,7 +269,7 @@ def whole_of(values: Sequence[Any]) -> Steps:
                 x._fail()
         raise NotImplementedError("a list whose length depends on data, and its elements are not of one kind")
     parts = [x.rows if isinstance(x, Steps) else row_of(x).unsqueeze(0) for x in values]
-    return Steps(parts[0] if len(parts) == 1 else torch.cat(parts), kind=kinds.pop())
+    return Steps(parts[0] if len(parts) == 1 else note_copy(torch.cat(parts)), kind=kinds.pop())
 
 
 def _uneven(values: Sequence[Any]) -> Any:

@@ -152,6 +152,22 @@ class Placeholder:
             full = node_of(markers.branch_else(self._begin, *make()))
             self._node.args = full.args
             self._node.graph.erase_node(full)
+        # PyTorch records a size where it is first used, which may be in the else side.
+        behind: set[Node] = set()
+        node = self._node.next
+        while node.op != "root":
+            behind.add(node)
+            node = node.next
+        self._move(self._node.all_input_nodes, behind)
+
+    def _move(self, nodes: Iterable[Node], behind: set[Node]) -> None:
+        """Moves nodes that are behind the marker before it, and what they are computed from."""
+        assert self._node is not None
+        for node in nodes:
+            if node in behind:
+                self._move(node.all_input_nodes, behind)
+                behind.discard(node)
+                self._node.prepend(node)
 
 
 def require(pred: Tensor, message: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import copy
 import dataclasses
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from ... import errors
 from ...trees import Placeholder, Row, Table, placeholder
+from ..locations import user_line
 from .conditions import SYMBOLIC, is_bool, is_float, is_int
 from .optional import OptionalValue
 
@@ -103,6 +105,9 @@ def _fill(holder: Any, contents: dict[Any, Any]) -> None:
     """Makes ``contents`` all that a holder has."""
     if isinstance(holder, list):
         holder[:] = contents.values()
+    elif isinstance(holder, collections.deque):
+        holder.clear()
+        holder.extend(contents.values())
     elif isinstance(holder, types.CellType):
         if "cell_contents" in contents:
             holder.cell_contents = contents["cell_contents"]
@@ -169,7 +174,8 @@ class Heap:
     @staticmethod
     def _inner(value: Any) -> dict[Any, Any] | None:
         if isinstance(value, types.FunctionType):
-            return dict(enumerate(value.__closure__ or ()))
+            defaults = (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
+            return dict(enumerate((*(value.__closure__ or ()), *defaults)))
         if isinstance(value, types.CellType):
             try:
                 return {"cell_contents": value.cell_contents}
@@ -179,7 +185,7 @@ class Heap:
             return {"": value.__self__, "function": value.__func__}
         if isinstance(value, functools.partial):
             return {"": value.func, "args": value.args, "keywords": value.keywords}
-        if isinstance(value, (list, tuple)):
+        if isinstance(value, (list, tuple, collections.deque)):
             return dict(enumerate(value))
         if isinstance(value, dict):
             return dict(value)
@@ -237,7 +243,7 @@ def part_name(name: str, value: Any, key: Any) -> str:
     """What an element or attribute of a value is called."""
     if isinstance(value, (types.CellType, types.FunctionType, types.MethodType)):
         return name
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple, collections.deque)):
         return f"{name}[{key}]"
     if isinstance(value, dict):
         return f"{name}[{key!r}]"
@@ -254,8 +260,25 @@ def note_chosen(value: Any, error: errors.CompileError) -> None:
     _chosen.append((value, parts(value) or {}, error))
 
 
+_copies: list[tuple[Tensor, int, str | None]] = []
+
+
+def note_copy(elements: Tensor) -> Tensor:
+    """Notes a tensor that has copies of a list's elements: a change of them in place would be lost."""
+    _copies.append((elements, elements._version, user_line()))
+    return elements
+
+
 def check_chosen() -> None:
-    """Refuses that one of them is changed: the two would not be."""
+    """Refuses that one of them is changed: the two would not be. Also that copies of elements are."""
+    for elements, version, source in _copies:
+        if elements._version != version:
+            raise errors.ControlFlowError(
+                "import",
+                "an element of a list whose length depends on data is changed in place, and the list would not see it:"
+                " assign a new list, or keep a tensor instead",
+                source,
+            )
     for value, before, error in _chosen:
         now = parts(value) or {}
         if list(now) != list(before) or not all(_unchanged(before[key], now[key]) for key in now):
@@ -265,6 +288,7 @@ def check_chosen() -> None:
 def forget_chosen() -> None:
     """Forgets what was noted."""
     _chosen.clear()
+    _copies.clear()
 
 
 def _unchanged(old: Any, new: Any) -> bool:
