@@ -70,7 +70,7 @@ def check(architecture: Architecture) -> Outcome:
 
 
 def _is_eagers(module, inputs, path, want: torch.Tensor, got: torch.Tensor) -> bool:
-    """Whether a difference is eager's own error in f32: a scalar product of nearly orthogonal vectors has a large one."""
+    """Whether a difference is eager's own error in f32, as in a scalar product of nearly orthogonal vectors."""
     inputs = {name: x.double() if x.is_floating_point() else x for name, x in inputs.items()}
     results = tree_flatten_with_path(copy.deepcopy(module).double()(**inputs))[0]
     exact = dict(results).get(path)
