@@ -54,7 +54,7 @@ private:
              const Twine &message);
   void guardFact(GuardOp fact);
   LogicalResult lowerBind(BindOp bind);
-  unsigned epochOf(ArrayRef<SymExpr> exprs) const;
+  unsigned epochOf(ArrayRef<SymExpr> exprs, std::optional<int64_t> at = std::nullopt) const;
   LogicalResult assignResults(unsigned epoch);
   LogicalResult planUpdates();
   void planTemporaries();
@@ -157,7 +157,12 @@ private:
   SmallVector<Value> resultMemory; // of a procedure
   Value firstSlot;                 // of an activation
 
-  llvm::StringMap<unsigned> epochs; // of the symbols that the flow binds, from 1
+  /// From which epoch on a symbol has a value, and at which steps: several loops may have one name for their index.
+  struct Known {
+    int64_t first, last;
+    unsigned epoch;
+  };
+  llvm::StringMap<SmallVector<Known, 1>> epochs; // of the symbols that the flow binds, from 1
   llvm::DenseMap<Operation *, unsigned> epochAfter, epochInside;
   llvm::DenseMap<Block *, unsigned> epochBefore;
   unsigned numEpochs = 0;

@@ -214,12 +214,15 @@ LogicalResult EntryBuilder::lowerBind(BindOp bind) {
   return success();
 }
 
-/// The epoch in which these expressions have values: 0 is the entry.
-unsigned EntryBuilder::epochOf(ArrayRef<SymExpr> exprs) const {
+/// The epoch in which these expressions have values at a step, or anywhere: 0 is the entry.
+unsigned EntryBuilder::epochOf(ArrayRef<SymExpr> exprs, std::optional<int64_t> at) const {
   unsigned epoch = 0;
   for (const SymExpr &expr : exprs)
     for (const std::string &name : expr.symbols())
-      epoch = std::max(epoch, epochs.lookup(name));
+      if (auto found = epochs.find(name); found != epochs.end())
+        for (const Known &known : found->second)
+          if (!at || (known.first <= *at && *at <= known.last))
+            epoch = std::max(epoch, known.epoch);
   return epoch;
 }
 
@@ -343,7 +346,7 @@ LogicalResult EntryBuilder::fetchOperands() {
 /// Guards of the block on symbols that have values between these epochs.
 void EntryBuilder::emitGuards(Block &block, unsigned first, unsigned last) {
   for (GuardOp fact : block.getOps<GuardOp>()) {
-    unsigned epoch = epochOf({fact.getLhs().getValue(), fact.getRhs().getValue()});
+    unsigned epoch = epochOf({fact.getLhs().getValue(), fact.getRhs().getValue()}, step.lookup(fact));
     if (first <= epoch && epoch <= last)
       guardFact(fact);
   }

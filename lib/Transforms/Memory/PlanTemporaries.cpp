@@ -28,7 +28,7 @@ void EntryBuilder::numberSteps(Block &block) {
       return;
     known[op] = ++numEpochs;
     for (StringRef name : symbols)
-      epochs[name] = numEpochs;
+      epochs[name].push_back({step.lookup(op), std::numeric_limits<int64_t>::max(), numEpochs});
   };
   for (Operation &op : block) {
     int64_t number = step.size();
@@ -38,6 +38,9 @@ void EntryBuilder::numberSteps(Block &block) {
     if (isa<LoopOp, BranchOp>(op))
       for (Region &region : op.getRegions())
         numberSteps(region.front());
+    if (auto loop = dyn_cast<LoopOp>(op))
+      for (StringRef name : symbolsInside(loop))
+        epochs[name].back().last = step.size() - 1;
     begin(epochAfter, &op, symbolsAfter(&op));
     lastStep[&op] = step.size() - 1;
   }
@@ -244,7 +247,7 @@ void EntryBuilder::planTemporaries() {
       if (!taken)
         taken = temporary(bytes, {step[kernel], step[kernel]});
       else
-        ++inPlace[epochOf(bytes)];
+        ++inPlace[epochOf(bytes, step[kernel])];
       storage[result] = *taken;
       claimed.insert(*taken);
       temporaries[*taken].life.last = lastUse(result);
@@ -258,7 +261,7 @@ EntryBuilder::Part EntryBuilder::layOut(unsigned epoch) {
   // A red zone follows each temporary, and one comes before the first.
   SymExpr zone(sanitize ? DISC_RT_RED_ZONE : 0);
   for (auto [i, temporary] : llvm::enumerate(temporaries))
-    if (epochOf(temporary.bytes) == epoch) {
+    if (epochOf(temporary.bytes, temporary.life.first) == epoch) {
       part.place[i] = part.temporaries.size();
       part.temporaries.push_back({temporary.bytes + zone, temporary.life});
     }
@@ -304,7 +307,7 @@ void EntryBuilder::fit() {
   func.walk([&](CallOp kernel) {
     auto callee = module.lookupSymbol<KernelFuncOp>(kernel.getCallee());
     if (auto needed = dyn_cast_or_null<ExprAttr>(callee ? callee.getScratchAttr() : Attribute());
-        needed && !needed.getValue().isConstant(0) && epochOf(needed.getValue()) == 0)
+        needed && !needed.getValue().isConstant(0) && epochOf(needed.getValue(), step.lookup(kernel)) == 0)
       scratch.insert(needed);
   });
   SmallVector<Attribute> outputs, others, sizes;

@@ -44,7 +44,7 @@ from .higher_order import flattened
 from .locations import is_user_file, is_user_line, source_of_error, source_of_trace, user_frames, warn
 from .model_errors import model_error, raise_failure
 from .older_torch import traces_as_the_newest
-from .proving import places_of_symbols, proved_by_trying
+from .proving import is_proved, places_of_symbols, proved_by_trying
 from .readable import readable, requirement
 from .recurrent import kept_whole
 from .recursion import kept_recursion
@@ -581,7 +581,7 @@ def _recorded(guards: list[_Guard]) -> Iterator[None]:
         files = ((code.co_filename, line) for code, line in stack)
         place = next(((f, line) for f, line in files if is_user_file(f) and not f.startswith(_DISC)), None)
         if place is not None:
-            number = any(code.co_name in ("guard_int", "guard_float") for code, _ in stack)
+            number = any(code.co_name in ("guard_int", "guard_float") for code, _ in stack) and not is_proved(env, g)
             asking = [caller for (code, _), (caller, _) in itertools.pairwise(stack) if code in ASKED]
             own = any(is_user_line(code.co_filename) for code in asking)
             guards.append(_Guard(env, g, f"{place[0]}:{place[1]}", number, own))

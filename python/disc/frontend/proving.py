@@ -181,6 +181,11 @@ def may_be_empty(env: ShapeEnv, symbol: sympy.Symbol) -> bool:
     return any(prover.least(env, symbol) == 0 for prover in _active[-1:])
 
 
+def is_proved(env: ShapeEnv, condition: Any) -> bool:
+    """Whether trying shows that a condition holds for all extents in the ranges that the user declared."""
+    return isinstance(condition, _CONDITIONS) and any(prover.decide(env, condition) is True for prover in _active[-1:])
+
+
 def is_positive(count: Any) -> bool:
     """Whether a number is at least 1 for all extents, also for those of 0 and 1.
 

@@ -60,6 +60,15 @@ ARITHMETIC = tuple(
     for name in ("add", "sub", "mul")
     for side in ("", "r")
 )
+COMPUTED_NUMBERS = tuple(
+    Patch(
+        f"torch:SymInt.__{name}__",
+        "Powers and shifts by a dynamic number, and exclusive or, are computed at run time: a size has no expression"
+        " for them. Without it PyTorch fixes the number, or refuses the operation.",
+        "(self, other)",
+    )
+    for name in ("rpow", "lshift", "rlshift", "xor", "rxor")
+)
 CHECK = Patch(
     "torch:_check_with",
     "Conditions of torch._check on data, or that torch.export assumes, are checked at run time. Without it they are"

@@ -194,3 +194,36 @@ def test_windows_of_one_place(name, periodic):
     for size in (1, 2, 5, 17):
         x = torch.randn(size)
         torch.testing.assert_close(model(x), windowed(x), rtol=1e-5, atol=1e-6)
+
+
+def test_windows_of_which_there_may_be_fewer_than_their_length() -> None:
+    """To lay out the product PyTorch asks which of the two dims is larger."""
+    sizes = Dim("n", min=1) + 2
+    for given in (sizes, Dim("k", min=3), Dim.AUTO):
+        model = disc.compile(Fn(lambda x: x.unfold(-1, 3, 1) * 2), (torch.randn(7),), dynamic_shapes=(({0: given},),))
+        assert not model.guards()
+        for n in (7, 3, 4, 12):
+            x = torch.randn(n)
+            assert torch.equal(model(x), x.unfold(-1, 3, 1) * 2)
+
+
+def test_squeeze_in_a_branch_for_one_row() -> None:
+    def single(x: torch.Tensor) -> torch.Tensor:
+        return x.squeeze(0) * 2 if x.shape[0] == 1 else x.mean(0)
+
+    def both(x: torch.Tensor) -> torch.Tensor:
+        return x.squeeze() * 2 if x.shape[0] == 1 and x.shape[1] == 1 else x.sum((0, 1))
+
+    calls = [(torch.randn(n, m, 3),) for n, m in ((4, 6), (1, 1), (1, 7), (7, 1))]
+    for function in (single, both):
+        dims = {0: Dim("n", min=1), 1: Dim("m", min=1)}
+        compare(function, torch.randn(4, 6, 3), dynamic=(dims,), calls=calls)
+
+
+def test_equal_tensors_of_any_sizes() -> None:
+    def same(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x.sum() + 1 if torch.equal(x, y) else y.sum(), y * 2 if x[x > 0].equal(y) else y
+
+    dims = {0: Dim("n", min=1)}, {0: Dim("m", min=1)}
+    calls = [(torch.ones(n), torch.ones(m)) for n, m in ((3, 3), (3, 4), (1, 1), (7, 2))]
+    compare(same, torch.ones(3), torch.ones(4), dynamic=dims, calls=calls)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import functools
+import itertools
 import math
 import types
 from collections.abc import Callable, Iterable
@@ -13,7 +14,9 @@ import torch
 from torch import Tensor
 
 from ...torch_compat.tracing import disabled_torch_function
-from . import operators, pieces
+from ..proving import is_positive
+from . import folds, operators, pieces
+from .computed_numbers import natural
 from .conditions import (
     SYMBOLIC,
     constant_of,
@@ -54,6 +57,8 @@ def variant(function: Any, site: Site) -> Callable[..., Any] | None:
         # Some methods of tensors are Python functions.
         method = _OF_TENSORS.get(function.__name__)
         return None if method is None else functools.partial(method, owner)
+    if isinstance(owner, torch.SymInt) and getattr(function, "__name__", "") == "bit_length":
+        return functools.partial(natural, int.bit_length, owner)
     if isinstance(function, _METHODS):
         if type(owner) is list:
             return _of_list(owner, function.__name__)
@@ -276,9 +281,20 @@ def _of_number(function: Callable[..., Any], of_tensor: Callable[..., Tensor], d
         if dtype == torch.int64 and all(map(_is_of_extents, args)):
             # An extent again.
             return function(*args)
-        return of_tensor(*(number_tensor(x, torch.float64) for x in args)).to(dtype).item()
+        number = of_tensor(*(number_tensor(x, torch.float64) for x in args)).to(dtype).item()
+        if _is_natural(function, args):
+            torch._check(number >= 0)
+        return number
 
     return call
+
+
+def _is_natural(function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+    """Whether a logarithm of a size, or a rounded number, is known not to be negative."""
+    if function in (math.log, math.log2, math.log10):
+        return len(args) == 1 and isinstance(args[0], torch.SymInt) and is_positive(args[0])
+    rounded = function in (math.floor, math.ceil, math.trunc) and isinstance(args[0], torch.SymFloat)
+    return rounded and known_truth(args[0] >= 0) is True
 
 
 def _test_of_number(function: Callable[..., Any], of_tensor: Callable[..., Tensor]) -> Any:
@@ -345,6 +361,9 @@ _VARIANTS: dict[Any, Callable[..., Any]] = {
     tuple: lambda _, *values: listed(tuple, *values),
     _min: _extreme(_min, lambda a, b: a < b, torch.sym_min),
     _max: _extreme(_max, lambda a, b: a > b, torch.sym_max),
+    functools.reduce: folds.reduce,
+    itertools.accumulate: folds.accumulate,
+    itertools.pairwise: folds.pairwise,
     any: _any,
     all: _all,
     sum: _sum,
@@ -375,6 +394,7 @@ _VARIANTS: dict[Any, Callable[..., Any]] = {
         getattr(math, name): _test_of_number(getattr(math, name), getattr(torch, name))
         for name in ("isnan", "isinf", "isfinite")
     },
+    **{f: lambda _, *args, f=f: natural(f, *args) for f in (math.isqrt, math.gcd)},
     math.fabs: _of_number(math.fabs, torch.abs, torch.float64),
     math.log: _of_number(math.log, _log, torch.float64),
 }

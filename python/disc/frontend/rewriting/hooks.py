@@ -29,6 +29,7 @@ from ...trees import Unknown
 from ..locations import is_layer_file, is_user_file, is_user_line
 from . import filled, seen
 from .conditions import compared, constant_of, is_assumed, known_truth, number_tensor, predicate, takes_the_example
+from .computed_numbers import computed_number
 from .dynamic import is_dynamic
 from .given import answer
 from .neighbours import irrelevant, leads_to_an_error
@@ -391,6 +392,7 @@ _REPLACEMENTS: dict[patches.Patch, Replacement] = {
     **dict.fromkeys(patches.TEXTS, _text),
     **{patch: functools.partial(_compare, _KINDS[name]) for name, patch in patches.COMPARISONS.items()},
     **{patch: functools.partial(_with_numbers, patch.name) for patch in patches.ARITHMETIC},
+    **{patch: computed_number(patch.name) for patch in patches.COMPUTED_NUMBERS},
 }
 
 
