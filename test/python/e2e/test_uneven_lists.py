@@ -1,4 +1,4 @@
-"""Lists of tensors that differ in one size, and tensors split into a number of pieces that is known at run time only."""
+"""Lists of tensors that differ in one size, and tensors split into as many pieces as are known at run time only."""
 
 import pytest
 import torch
@@ -24,7 +24,7 @@ def compare(function, given, shapes, sizes=SIZES, example=5):
     model = disc.compile(function, arguments(example), dynamic_shapes=shapes)
     for size in sizes:
         got, expected = model(*arguments(size)), function(*arguments(size))
-        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5, msg=lambda text: f"{size}: {text}")  # noqa: B023
+        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5, msg=lambda text: f"{size}: {text}")
 
 
 def rows(n):
@@ -92,7 +92,7 @@ def test_joined_along_another_dim_is_an_error():
     def joined(x: Tensor) -> Tensor:
         return torch.cat([x[i : i + 4] for i in range(0, x.shape[0], 4)], 1)
 
-    with pytest.raises(disc.CompileError, match="differ in dim 0, and torch.cat joins them along dim 1"):
+    with pytest.raises(disc.CompileError, match=r"differ in dim 0, and torch\.cat joins them along dim 1"):
         disc.compile(joined, (rows(8),), dynamic_shapes=({0: N},))
 
 
@@ -108,8 +108,9 @@ def test_pieces_of_one_size():
 
 
 def test_no_rows_are_one_piece():
-    def split(x: Tensor) -> Tensor:
-        return torch.cat([part.softmax(0) for part in x.split(4)])
+    def split(x: Tensor) -> tuple[Tensor, Tensor, int]:
+        parts = x.split(4)
+        return torch.cat([part.softmax(0) for part in parts]), torch.stack([part.sum(0) for part in parts]), len(parts)
 
     compare(split, rows, ({0: Dim("n")},), (5, 0, 3, 9))
 

@@ -59,6 +59,13 @@ class Dynamic:
         raise NotImplementedError("a sequence of dynamic length can be iterated over by a for statement alone")
 
 
+def at_least(number: Any, least: int) -> Any:
+    """The larger one of a dynamic number and ``least``, also for sizes of 0 and 1, which torch takes for impossible."""
+    larger = torch.scalar_tensor(number, dtype=torch.int64).clamp(min=least).item()
+    torch._check(larger >= least)
+    return larger
+
+
 def dynamic_range(*args: Any) -> Dynamic:
     """``range`` of numbers of which some are dynamic."""
     start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
@@ -69,8 +76,7 @@ def dynamic_range(*args: Any) -> Dynamic:
     forward = is_dynamic(step) or step > 0
     room = stop - start if forward else start - stop
     if known_truth(room >= 0) is not True:
-        room = torch.scalar_tensor(room, dtype=torch.int64).clamp(min=0).item()
-        torch._check(room >= 0)
+        room = at_least(room, 0)
     width = step if forward else -step
     count = (room + width - 1) // width
     return Dynamic(count, lambda n: start + n * step, lambda: Steps(torch.arange(count) * step + start, kind=int))

@@ -8,12 +8,10 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from ..proving import is_positive
 from . import operators
 from .conditions import known_truth
-from .dynamic import Dynamic, sequence_of
+from .dynamic import Dynamic, at_least, sequence_of
 from .sites import Site
 
 _NOTHING: Any = object()
@@ -39,9 +37,7 @@ def reduce(site: Site, function: Callable[[Any, Any], Any], iterable: Any, initi
     return value
 
 
-def accumulate(
-    site: Site, iterable: Any, func: Callable[[Any, Any], Any] | None = None, *, initial: Any = None
-) -> Any:
+def accumulate(site: Site, iterable: Any, func: Callable[[Any, Any], Any] | None = None, *, initial: Any = None) -> Any:
     """``itertools.accumulate``."""
     steps = sequence_of(iterable)
     if steps is None:
@@ -69,7 +65,7 @@ def pairwise(_: Site, iterable: Any) -> Any:
     steps = sequence_of(iterable)
     if steps is None:
         return itertools.pairwise(iterable)
-    count = steps.count - 1 if is_positive(steps.count) else torch.sym_max(steps.count - 1, 0)
+    count = steps.count - 1 if is_positive(steps.count) else at_least(steps.count - 1, 0)
     return Dynamic(count, lambda n: (steps.at(n), steps.at(n + 1)))
 
 

@@ -28,9 +28,10 @@ from ...torch_compat.versions import MINOR
 from ...trees import Unknown
 from ..locations import is_layer_file, is_user_file, is_user_line
 from . import filled, seen
-from .conditions import compared, constant_of, is_assumed, known_truth, number_tensor, predicate, takes_the_example
 from .computed_numbers import computed_number
+from .conditions import compared, constant_of, is_assumed, known_truth, number_tensor, predicate, takes_the_example
 from .dynamic import is_dynamic
+from .fft_calls import fft_call
 from .given import answer
 from .neighbours import irrelevant, leads_to_an_error
 from .number_calls import number_call
@@ -122,7 +123,7 @@ class _Guarding(TorchFunctionMode):
             # Else it asks whether there are more than 25 rows.
             kwargs = {**(kwargs or {}), "compute_mode": "donot_use_mm_for_euclid_dist"}
         given = func, args, kwargs or {}
-        called = data_call(func) or symbolic_call(*given) or number_call(*given) or func
+        called = data_call(func) or symbolic_call(*given) or number_call(*given) or fft_call(*given) or func
         if func is Tensor.__getitem__ and _is_mixed(args[1]):
             called = _get
         result = called(*args, **(kwargs or {}))

@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...torch_compat.symbols import free_unbacked_symbols, hint_of
 from ..proving import is_positive
 from . import graph
 from .conditions import known_truth, number_tensor
-from .dynamic import Dynamic, Steps, is_dynamic, whole_of
+from .dynamic import Dynamic, Steps, at_least, is_dynamic, whole_of
 from .parts import has_parts
 
 
@@ -42,11 +43,18 @@ def _pieces(function: Callable[..., Any], tensor: Tensor, given: Any, size: Any,
         return function(tensor, given, dim)
     count = (extent + size - 1) // size
     # No elements are one piece without elements.
-    count = count if is_positive(count) else torch.sym_max(count, 1)
-    example = getattr(getattr(count, "node", None), "hint", count)
-    if example is not None and known_truth(count == example) is True:
+    count = count if is_positive(count) else at_least(count, 1)
+    if not is_dynamic(count) or _is_constant(count):
         return function(tensor, given, dim)
     return Dynamic(count, lambda n: torch.ops.aten.slice(tensor, dim, n * size, n * size + size))
+
+
+def _is_constant(count: Any) -> bool:
+    """Whether a number of pieces is the example's for all sizes."""
+    env, expr = count.node.shape_env, count.node.expr
+    if free_unbacked_symbols(expr):
+        return False
+    return known_truth(count == int(hint_of(env, expr))) is True
 
 
 def _by_sizes(tensor: Tensor, sizes: Steps, dim: int) -> Dynamic:
