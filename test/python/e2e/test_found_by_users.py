@@ -403,7 +403,6 @@ def test_adaptive_pools_to_sizes_known_at_run_time(size):
 _OF_TWO_SIZES = {
     "kernel": lambda x, k: functional.max_pool1d(x, k),
     "windows": lambda x, k: x.unfold(2, k, 1),
-    "chunks": lambda x, k: x.chunk(k, 2)[0],
     "bins": lambda x, k: torch.histc(x, k),
     "epsilon": lambda x, k: functional.instance_norm(x, eps=float(k)),
     "repeated": lambda x, k: torch.cat([x] * k),

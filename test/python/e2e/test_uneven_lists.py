@@ -163,6 +163,15 @@ def test_halves():
     compare(lambda x: torch.stack([c.sum(0) for c in x.chunk(3)]), rows, ({0: N},))
 
 
+def test_a_dynamic_number_of_chunks():
+    def first(x: Tensor, y: Tensor) -> Tensor:
+        parts = x.chunk(y.shape[0], 1)
+        return parts[0].sum() + parts[-1].sum() * len(parts)
+
+    given = lambda n, m: (torch.randn(2, n), torch.randn(m))  # noqa: E731
+    compare(first, given, ({1: N}, {0: M}), ((12, 5), (6, 4), (1, 1), (7, 2), (60, 1)), (12, 5))
+
+
 def test_two_chunks_of_one_row_do_not_exist():
     def halves(x: Tensor) -> Tensor:
         a, b = x.chunk(2)

@@ -50,14 +50,15 @@ from .values import VARIANTS, order
 
 def variant(function: Any, site: Site) -> Callable[..., Any] | None:
     """What is called in the place of a function of Python or a method of a tensor; None if that is good as it is."""
-    owner = getattr(function, "__self__", None)
-    if isinstance(owner, Tensor) and isinstance(function, (*_METHODS, types.MethodType)):
+    # Other objects may be a choice among several, which is not to be asked for attributes.
+    owner = getattr(function, "__self__", None) if isinstance(function, (*_METHODS, types.MethodType)) else None
+    if isinstance(owner, Tensor):
         if function.__name__ == "equal":
             return functools.partial(_equal, site, owner)
         # Some methods of tensors are Python functions.
         method = _OF_TENSORS.get(function.__name__)
         return None if method is None else functools.partial(method, owner)
-    if isinstance(owner, torch.SymInt) and getattr(function, "__name__", "") == "bit_length":
+    if isinstance(owner, torch.SymInt) and function.__name__ == "bit_length":
         return functools.partial(natural, int.bit_length, owner)
     if isinstance(function, _METHODS):
         if type(owner) is list:

@@ -66,6 +66,8 @@ def _by_sizes(tensor: Tensor, sizes: Steps, dim: int) -> Dynamic:
     starts = lengths.cumsum(0) - lengths
 
     def piece(number: Any) -> Tensor:
+        start: Any
+        length: Any
         start, length = (x.select(0, number).item() for x in (starts, lengths))
         torch._check(start >= 0)
         torch._check(length >= 0)

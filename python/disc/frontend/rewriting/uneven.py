@@ -69,6 +69,8 @@ class Uneven(Part):
         return self.lengths.cumsum(0) - self.lengths
 
     def _at(self, starts: Tensor, number: Any) -> Tensor:
+        start: Any
+        length: Any
         start, length = (x.select(0, number).item() for x in (starts, self.lengths))
         torch._check(start >= 0)
         torch._check(length >= 0)
