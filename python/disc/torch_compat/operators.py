@@ -24,6 +24,7 @@ from torch._meta_registrations import meta_convolution_backward as meta_convolut
 from torch._ops import HigherOrderOperator as HigherOrderOperator
 from torch._ops import OperatorBase as OperatorBase
 from torch._ops import OpOverload as OpOverload
+from torch._ops import OpOverloadPacket as OpOverloadPacket
 
 # The memory format of a result.
 from torch._prims_common import suggest_memory_format as suggest_memory_format
@@ -44,6 +45,7 @@ __all__ = [
     "DispatchKey",
     "HigherOrderOperator",
     "OpOverload",
+    "OpOverloadPacket",
     "OperatorBase",
     "all_operator_names",
     "broadcast_shapes",

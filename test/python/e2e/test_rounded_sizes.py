@@ -146,3 +146,16 @@ def test_dims_of_one_name_are_one_size():
     assert " min " not in model.ir("shape")
     with pytest.raises(disc.ShapeError, match="mask"):
         model(torch.randn(2, 5, 4), torch.randn(2, 6))
+
+
+class AsksInAnyWay(nn.Module):
+    def forward(self, x, token):
+        ended = torch.full((), 3)
+        at = torch.floor_divide(x.shape[0], 2)
+        seen = (token == ended, ended != token, at == x.shape[0] // 2, -at, at.to(torch.int32), x[int(at.dtype == torch.int32) :])
+        return x[:at] * ended, seen, at * 2 - 1, x[at.dim() :]
+
+
+def test_what_else_takes_a_tensor_made_of_sizes():
+    points = [lambda n=n: (torch.randn(n, 4), torch.tensor(n)) for n in (2, 3, 4, 22, 10)]
+    agree(AsksInAnyWay(), (torch.randn(8, 4), torch.tensor(3)), ({0: Dim("n", min=2)}, None), points)

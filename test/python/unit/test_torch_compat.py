@@ -128,6 +128,7 @@ NAMES = {
         "torch._ops.HigherOrderOperator": "class",
         "torch._ops.OperatorBase": "class",
         "torch._ops.OpOverload": "class",
+        "torch._ops.OpOverloadPacket": "class",
         "torch._prims_common.suggest_memory_format": "(x)",
         "torch._refs._broadcast_shapes": "(_shapes)",
         "torch._C._nn.pad_sequence": "builtin",

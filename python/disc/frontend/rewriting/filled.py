@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from ...torch_compat import pytree
+from ...torch_compat.operators import OpOverloadPacket
 from .conditions import known_truth
 
 _WHOLE = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -160,8 +161,8 @@ def _with_numbers(x: Any) -> Any:
 def _tensors_of(func: Any) -> frozenset[int] | None:
     """Which arguments of a function of PyTorch may be tensors; None if it is no operator."""
     packet = getattr(torch.ops.aten, _name(func), None) if _name(func) else None
-    if packet is None:
-        return None
+    if not isinstance(packet, OpOverloadPacket):
+        return None  # __eq__ is a method of any object
     schemas = [getattr(packet, name)._schema.arguments for name in packet.overloads()]
     places = (place for schema in schemas for place, argument in enumerate(schema) if "Tensor" in str(argument.type))
     return frozenset(places)
