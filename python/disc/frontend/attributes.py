@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -70,8 +71,14 @@ class Changes:
     parted: dict[int, Record] = field(default_factory=dict)
     """What is in containers that are at several places, and at others after the call; by the identity of its place."""
 
-    def note(self, records: list[Record], reads: Reads, before: list[_Attributes]) -> None:
-        """Compares the places with what they were."""
+    def note(
+        self, records: list[Record], reads: Reads, before: list[_Attributes], traced: dict[int, torch.Tensor]
+    ) -> None:
+        """Compares the places with what they were.
+
+        ``traced``: what stands for a parameter or buffer in the trace, by the identity of that. A list of parameters,
+        as recurrent layers keep one, may have either.
+        """
         self.records, self.states, self.tensors, self.others, self.parted = records, [], [], set(), {}
         for attributes in before:
             known = set().union(*attributes.names)
@@ -83,6 +90,9 @@ class Changes:
         shared = _shared_containers(records)
         for record in records:
             now, place = record.place.get(), record.place
+            known = _referred(now)
+            if isinstance(known, torch.Tensor) and traced.get(id(_referred(record.value))) is known:
+                continue
             if isinstance(place, Part) and id(place.parent) in renewed:
                 renewed.add(id(place))
             if now is not record.value and not reads.may_matter(record):
@@ -187,10 +197,21 @@ def _stays(record: Record, now: Any) -> bool:
     return now is record.value and not any(map(_is_of_trace, state_places.elements(now).values()))
 
 
+def _referred(value: Any) -> Any:
+    return value() if isinstance(value, weakref.ref) else value
+
+
+def _held(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """The parameters and buffers by all of their names."""
+    parameters = module.named_parameters(remove_duplicate=False)
+    return {**dict(parameters), **dict(module.named_buffers(remove_duplicate=False))}
+
+
 @contextmanager
-def noticed() -> Iterator[Changes]:
-    """While it is active, a trace notes the attributes that the model's call changes."""
+def noticed(root: torch.nn.Module) -> Iterator[Changes]:
+    """While it is active, a trace of ``root`` notes the attributes that the model's call changes."""
     changes = Changes()
+    own = _held(root)
 
     @contextmanager
     def around(original: Any, mod: torch.nn.Module) -> Iterator[None]:
@@ -198,10 +219,11 @@ def noticed() -> Iterator[Changes]:
         inner.__enter__()
         before = [_Attributes.of(path, module) for path, module in mod.named_modules()]
         records, stored = state_places.find(mod)
+        traced = {id(own[name]): tensor for name, tensor in _held(mod).items() if name in own}
         try:
             with watched(records, stored) as reads:
                 yield
-            changes.note(records, reads, before)
+            changes.note(records, reads, before, traced)
         finally:
             # PyTorch's own warning is left out: `changes` says it with its consequence. Filters are those of all
             # threads, so that they change for this moment only.

@@ -192,7 +192,7 @@ def _attempts(
     gradients: bool,
     states: Sequence[torch.Tensor],
 ) -> ExportedProgram:
-    with recorded_below(gradients) as tracing, attributes.noticed() as changes:
+    with recorded_below(gradients) as tracing, attributes.noticed(module) as changes:
         args, kwargs = _distinct(args, kwargs)
 
         def traced() -> ExportedProgram:

@@ -477,3 +477,16 @@ def test_share_of_random_models(first):
     bad = [f"{x.kind}: {x.text}\n{x.model.source}" for x in outcomes if x.kind in BAD]
     assert not bad, "\n".join(bad)
     assert sum(x.kind == "pass" for x in outcomes) >= 10
+
+
+def test_lists_of_parameters_that_a_layer_makes_anew(recwarn):
+    """A recurrent layer keeps its weights in a list, too, which it makes anew in a trace: that is no state."""
+    layer = nn.LSTM(3, 4, num_layers=2)
+    model = disc.compile(lambda x: layer(x)[0], (torch.randn(5, 2, 3),), dynamic_shapes=({0: "time", 1: "batch"},))
+    assert not [w for w in recwarn if "changes" in str(w.message)]
+    assert not model.state()
+    with torch.no_grad():
+        for time in (1, 7, 3):
+            x = torch.randn(time, 2, 3)
+            torch.testing.assert_close(model(x), layer(x)[0])
+    assert all(a is b for a, b in zip(layer._flat_weights, layer.parameters(), strict=True))
