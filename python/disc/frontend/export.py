@@ -30,6 +30,7 @@ from . import (
     attributes,
     enlarged_examples,
     enum_arguments,
+    equal_dims,
     example,
     hints,
     jagged_tracing,
@@ -41,7 +42,6 @@ from . import (
 )
 from .argument_paths import leaf_names, signature_of
 from .entry_guards import EntryGuard, allows_negative, entry_guards, lines_of, note_lines, requires_two, with_sources
-from .equal_dims import equal_from_the_start
 from .function_transforms import NeedsGradients, check_same, recorded_below
 from .higher_order import flattened
 from .locations import is_user_file, is_user_line, source_of_error, source_of_trace, user_frames, warn
@@ -271,7 +271,7 @@ def _tracing(module: torch.nn.Module) -> Iterator[None]:
         kept_recursion(module),
         flattened(),
         proved_by_trying(),
-        equal_from_the_start(),
+        equal_dims.equal_from_the_start(),
         _unprinted(),
         allowing_many(),
         sizes_from_zero(),
@@ -606,7 +606,7 @@ def _recorded(guards: list[_Guard]) -> Iterator[None]:
         stack = [(code, line) for code, line in stack if not (is_between(code) or is_builtin(code))]
         files = ((code.co_filename, line) for code, line in stack)
         place = next(((f, line) for f, line in files if is_user_file(f) and not f.startswith(_DISC)), None)
-        if place is not None:
+        if place is not None and not any(equal_dims.asks(code) for code, _ in stack):
             number = any(code.co_name in ("guard_int", "guard_float") for code, _ in stack) and not is_proved(env, g)
             asking = [caller for (code, _), (caller, _) in itertools.pairwise(stack) if code in ASKED]
             own = any(is_user_line(code.co_filename) for code in asking)

@@ -20,7 +20,7 @@ from torch.export.graph_signature import InputKind, TensorArgument
 from torch.fx import Node
 
 from .. import errors
-from ..torch_compat import patches
+from ..torch_compat import patches, pytree
 from ..torch_compat.patching import replaced
 from . import state_places
 from .locations import describe, source_of
@@ -60,9 +60,14 @@ _LIFTED = (torch.ops.aten.lift_fresh.default, torch.ops.aten.lift_fresh_copy.def
 """What the model's code makes with ``torch.tensor``: a copy of a constant."""
 
 
-def _returns(node: Node) -> Sequence[Any]:
+def _aliased(node: Node) -> list[Node]:
+    """The operands whose memory a result of an operation may have."""
     schema = None if node.target in _LIFTED else getattr(node.target, "_schema", None)
-    return () if schema is None else schema.returns
+    if schema is None or not any(result.alias_info is not None for result in schema.returns):
+        return []
+    given = {argument.name: x for argument, x in zip(schema.arguments, node.args, strict=False)} | node.kwargs
+    operands = [given.get(argument.name) for argument in schema.arguments if argument.alias_info is not None]
+    return [x for x in pytree.tree_leaves(operands) if isinstance(x, Node)]
 
 
 def changed_constants(program: ExportedProgram) -> dict[str, Node]:
@@ -86,8 +91,7 @@ def changed_constants(program: ExportedProgram) -> dict[str, Node]:
         if node.op == "placeholder" and names.get(node.name):
             own.add(str(names[node.name]))
         # The trace has other memory for what a view of a tensor with data returns.
-        if any(result.alias_info is not None for result in _returns(node)):
-            own.update(*(maybe.get(operand, ()) for operand in node.all_input_nodes))
+        own.update(*(maybe.get(operand, ()) for operand in _aliased(node)))
         if own:
             maybe[node] = own
             if key is not None:
