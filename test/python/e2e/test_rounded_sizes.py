@@ -90,14 +90,12 @@ class Sizes(nn.Module):
     def forward(self, x):
         half = torch.div(x.size(0), 2, rounding_mode="floor")
         more = half + 1
-        rest = torch.remainder(torch.scalar_tensor(x.size(0), dtype=torch.int64), 3)
         rows = x.view(half, 2, -1).sum(1)
         if more > 4:
             rows = rows * 2
         return (
             rows,
             x[:more],
-            x[rest:],
             torch.ones(half, 2).expand(half, 2),
             x.repeat(half, 1),
             torch.arange(more),
@@ -108,6 +106,16 @@ class Sizes(nn.Module):
 def test_tensors_made_of_sizes():
     points = [lambda n=n: (torch.randn(n, 4),) for n in (2, 4, 6, 8, 22, 10)]
     agree(Sizes(), (torch.randn(8, 4),), ({0: 2 * Dim("n")},), points)
+
+
+class Remainder(nn.Module):
+    def forward(self, x):
+        return x[torch.remainder(torch.scalar_tensor(x.size(0), dtype=torch.int64), 3) :]
+
+
+def test_remainders_of_sizes():
+    points = [lambda n=n: (torch.randn(n, 4),) for n in (2, 3, 4, 6, 22, 10, 1)]
+    agree(Remainder(), (torch.randn(8, 4),), ({0: Dim("n")},), points)
 
 
 class ReadAsNumber(nn.Module):
@@ -152,7 +160,14 @@ class AsksInAnyWay(nn.Module):
     def forward(self, x, token):
         ended = torch.full((), 3)
         at = torch.floor_divide(x.shape[0], 2)
-        seen = (token == ended, ended != token, at == x.shape[0] // 2, -at, at.to(torch.int32), x[int(at.dtype == torch.int32) :])
+        seen = (
+            token == ended,
+            ended != token,
+            at == x.shape[0] // 2,
+            -at,
+            at.to(torch.int32),
+            x[int(at.dtype == torch.int32) :],
+        )
         return x[:at] * ended, seen, at * 2 - 1, x[at.dim() :]
 
 
