@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from ..logs import log
 from .callables import CallableModule
 from .locations import is_user_line
 
@@ -30,6 +31,9 @@ _CONTAINERS = (list, tuple, dict, collections.deque, set)
 _CODE = (types.FunctionType, types.MethodType, functools.partial, type, staticmethod, classmethod)
 _MOST = 20_000
 """After so many values the walk ends: a model refers to large structures that are not its state."""
+_LARGE = 1_000
+"""Of containers with more elements, as vocabularies, numbers and strings in them are not looked at."""
+_PLAIN = (int, float, complex, str, bytes, type(None))
 MISSING: Any = type("Missing", (), {"__repr__": lambda _: "missing"})()
 
 
@@ -333,6 +337,8 @@ class _Walk:
             self._class(type(module))
         while self._waiting and len(self.records) < _MOST:
             self._waiting.popleft()()
+        if self._waiting:
+            log.info("the search for a model's state ends after %d values", _MOST)
 
     def _add(self, place: Place, kind: type = object, holder: int = 0) -> None:
         value = place.get()
@@ -361,7 +367,9 @@ class _Walk:
             return
         if is_object(value):
             self._later(self._class, type(value))
-        for key in inner:
+        for key, element in inner.items():
+            if len(inner) > _LARGE and isinstance(element, _PLAIN):
+                continue
             self._later(self._add, Part(_path(place.path, value, key), place, key), *self._owner(value))
 
     @staticmethod

@@ -490,3 +490,19 @@ def test_lists_of_parameters_that_a_layer_makes_anew(recwarn):
             x = torch.randn(time, 2, 3)
             torch.testing.assert_close(model(x), layer(x)[0])
     assert all(a is b for a, b in zip(layer._flat_weights, layer.parameters(), strict=True))
+
+
+def _counts_words(self, x):
+    self.seen.add_(x.sum(0))
+    return x + self.seen * len(self.vocabulary)
+
+
+def test_a_vocabulary_does_not_hide_state():
+    words = {f"word {n}": n for n in range(30_000)}
+    module = Model(_counts_words, vocabulary=words, seen=torch.zeros(3))
+    eager = copy.deepcopy(module)
+    model = compiled(module)
+    for n in (1, 5, 2):
+        x = torch.randn(n, 3)
+        torch.testing.assert_close(model(x), eager(x))
+        torch.testing.assert_close(module.seen, eager.seen)
