@@ -157,10 +157,19 @@ def _of_views(original: Callable[..., bool], self: SymNode, file: str, line: int
 
 
 def _of_shortcuts(original: Callable[..., bool], a: Any, default: bool) -> bool:
-    """Comparisons in PyTorch's Python code for which either answer is correct: whether a size that is computed is 1."""
-    if isinstance(a, torch.SymBool) and a.node.shape_env is not None and _of_parts(a.node.expr):
-        return isinstance(a.node.expr, sympy.Ne)
+    """Whether a computed size is 1, asked where a tensor is broadcast: the general way is right for 1, too."""
+    condition = a.node.expr if isinstance(a, torch.SymBool) and a.node.shape_env is not None else None
+    if isinstance(condition, (sympy.Eq, sympy.Ne)) and condition.rhs == 1 and _of_parts(condition) and _broadcasts():
+        return isinstance(condition, sympy.Ne)
     return original(a, default)
+
+
+def _broadcasts() -> bool:
+    """Whether the code that asks broadcasts: that which reshapes drops dims of 1, which other sizes do not allow."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename.endswith(("patching.py", "symbolic_shapes.py")):
+        frame = frame.f_back
+    return frame is not None and "broadcast" in frame.f_code.co_name
 
 
 def _choosing() -> bool:

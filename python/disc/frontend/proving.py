@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import itertools
 import math
@@ -134,6 +135,7 @@ def _function(symbols: list[sympy.Symbol], condition: Any) -> Callable[..., bool
     return function
 
 
+@functools.lru_cache(4096)
 def holds_from(condition: Any, least: int) -> bool | None:
     """Whether a condition on one extent holds for ``least`` and more; None if it is of a kind that is not known."""
     if condition in (sympy.true, sympy.false):
