@@ -169,7 +169,8 @@ def _broadcasts() -> bool:
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_code.co_filename.endswith(("patching.py", "symbolic_shapes.py")):
         frame = frame.f_back
-    return frame is not None and "broadcast" in frame.f_code.co_name
+    name = "" if frame is None else frame.f_code.co_name
+    return "broadcast" in name or name in ("infer_size", "should_expand")
 
 
 def _choosing() -> bool:
