@@ -33,7 +33,7 @@ from .rewriting.conditions import SYMBOLIC
 from .state_places import Part, Record
 from .state_tensors import HELP, NeedsState, check_constants
 
-_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
+_PLAIN = (*state_places.PLAIN, torch.dtype, torch.device, torch.Size)
 
 
 class _Attributes(NamedTuple):

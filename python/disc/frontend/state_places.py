@@ -33,7 +33,8 @@ _MOST = 20_000
 """After so many values the walk ends: a model refers to large structures that are not its state."""
 _LARGE = 1_000
 """Of containers with more elements, as vocabularies, numbers and strings in them are not looked at."""
-_PLAIN = (int, float, complex, str, bytes, type(None))
+PLAIN = (int, float, complex, str, bytes, type(None))
+"""Values without parts, which compare with each other."""
 MISSING: Any = type("Missing", (), {"__repr__": lambda _: "missing"})()
 
 
@@ -344,9 +345,7 @@ class _Walk:
         value = place.get()
         if value is MISSING or id(value) in self._modules:
             return
-        if isinstance(
-            value, (types.FunctionType, types.MethodType, functools.partial, type, staticmethod, classmethod)
-        ):
+        if isinstance(value, _CODE):
             self._later(self._code, place, value)
             return
         if isinstance(value, types.ModuleType):
@@ -368,7 +367,7 @@ class _Walk:
         if is_object(value):
             self._later(self._class, type(value))
         for key, element in inner.items():
-            if len(inner) > _LARGE and isinstance(element, _PLAIN):
+            if len(inner) > _LARGE and isinstance(element, PLAIN):
                 continue
             self._later(self._add, Part(_path(place.path, value, key), place, key), *self._owner(value))
 

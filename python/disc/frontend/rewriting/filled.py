@@ -107,7 +107,7 @@ def _arithmetic(func: Any) -> Callable[..., Any] | None:
     return _ARITHMETIC.get(_name(func))
 
 
-@functools.cache
+@functools.lru_cache(1024)
 def _name(func: Any) -> str:
     """What a function of PyTorch is called; nothing for others."""
     name = getattr(func, "__name__", None)
@@ -157,7 +157,7 @@ def _with_numbers(x: Any) -> Any:
     return x if value is None else value
 
 
-@functools.cache
+@functools.lru_cache(1024)
 def _tensors_of(func: Any) -> frozenset[int] | None:
     """Which arguments of a function of PyTorch may be tensors; None if it is no operator."""
     packet = getattr(torch.ops.aten, _name(func), None) if _name(func) else None
