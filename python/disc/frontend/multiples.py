@@ -41,8 +41,8 @@ def as_products() -> Iterator[None]:
 def rounded(total: Any) -> Any:
     """A sum in which ``a + (-a) % k`` is ``k * ceil(a / k)``, and ``a - a % k`` is ``k * floor(a / k)``.
 
-    k is a positive number, and a a sum of integers. This holds for negative ones, too: ``%`` and ``//`` are Python's.
-    Sums without such remainders, and what is no sum, stay as they are.
+    ``k`` is a positive integer, and ``a`` any sum of integers: ``%`` and ``//`` are Python's, so that this is true of
+    negative ones, too. Other expressions are returned unchanged.
     """
     if not isinstance(total, sympy.Add):
         return total
