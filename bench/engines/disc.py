@@ -22,7 +22,7 @@ class Peer(Engine):
     """With default options."""
 
     title = "DISC"
-    packages = ("disc",)
+    packages = ("disc-compiler",)
     imports = ("disc", "torch.export", "torch._dynamo")
     quick = True
     environment = ".venv"

@@ -20,7 +20,7 @@ class Peer(Engine):
     """A library with its weights, through `disc.load`."""
 
     title = "DISC library"
-    packages = ("disc",)
+    packages = ("disc-compiler",)
     imports = ("disc.library",)
     environment = ".venv"
 

@@ -1,5 +1,6 @@
 """The parts of the bench that measure nothing: what follows from figures, and how it is shown."""
 
+import importlib.metadata
 import json
 import math
 import os
@@ -451,3 +452,8 @@ def test_training_report(tmp_path):
     assert training.total([read]) == pytest.approx(2.0)
     text = "\n".join(training.markdown([read]))
     assert "| Toy | 1 | 2.00 | 2.00 at 2 | – | – | 9.0 | 1.5 | 2 | 0 | 3.0 | 1.0 |" in text
+
+
+@pytest.mark.parametrize("name", engines.OWN)
+def test_own_engines_state_their_versions(name):
+    assert importlib.metadata.version("disc-compiler") in engines.load(name).version()
