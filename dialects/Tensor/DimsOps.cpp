@@ -108,9 +108,9 @@ SmallVector<SymExpr> PackOp::getResultDims(unsigned, DimsQuery &query) {
   SymExpr panel(static_cast<int64_t>(getPanel()));
   dims.push_back(SymExpr::ceilDiv(extentOf(source, getNDims()), panel));
   SymExpr depth = extentOf(source, getKDims());
-  int64_t side = getPairs() ? 2 : getNibbles() ? 8 : 1;
-  dims.push_back(side > 1 ? SymExpr::floorDiv(depth, SymExpr(side)) : depth);
-  dims.push_back(getPairs() ? panel * SymExpr(2) : panel);
+  int64_t side = getSide();
+  dims.push_back((side > 1 ? SymExpr::ceilDiv(depth, SymExpr(side)) : depth) + SymExpr(getExtraRows()));
+  dims.push_back(panel * SymExpr(static_cast<int64_t>(getTogether())));
   return dims;
 }
 

@@ -144,17 +144,23 @@ def Tensor_ConvolutionOp : Tensor_Op<"convolution", [Tensor_KnownDims]> {
     apart, with zeros between: this is how a transposed convolution is said, with its weight mirrored. `low` and `high`
     are what is added at both ends of each dimension, taken away if negative. Sums have the result's element type.
 
+    Bytes are multiplied exactly, in i32: `unsigned_input` and `unsigned_weight` say which are unsigned. Positions outside
+    of the input then count as the code `outside`.
+
     (T20) input, weight and result have one to three spatial dimensions, and an entry of each attribute for each.
     (T21) strides and dilations are positive.
     (T22) channels, groups and element types of input, weight and result fit each other.
+    (T41) only bytes are unsigned or have a code outside, which is one of theirs; they are not dilated.
   }];
   let arguments = (ins AnyRankedTensor:$input, AnyRankedTensor:$weight, DenseI64ArrayAttr:$strides,
                        DenseI64ArrayAttr:$low, DenseI64ArrayAttr:$high, DenseI64ArrayAttr:$dilations,
-                       DenseI64ArrayAttr:$input_dilations);
+                       DenseI64ArrayAttr:$input_dilations, UnitAttr:$unsigned_input, UnitAttr:$unsigned_weight,
+                       DefaultValuedAttr<I64Attr, "0">:$outside);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = [{
     $input `,` $weight `strides` $strides `low` $low `high` $high `dilations` $dilations `input_dilations`
-    $input_dilations attr-dict `:` type($input) `,` type($weight) `->` type($result)
+    $input_dilations (`outside` $outside^)? (`unsigned_input` $unsigned_input^)? (`unsigned_weight` $unsigned_weight^)?
+    attr-dict `:` type($input) `,` type($weight) `->` type($result)
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
@@ -212,19 +218,33 @@ def Tensor_PackOp : Tensor_Op<"pack", [Tensor_KnownDims]> {
   let description = [{
     Gives `[batch..., ceil(N / panel), K, panel]`, zero padded, from a right-hand side whose dimensions are, in the
     source, `batch_dims` (outermost first), `n_dims` and `k_dims` (each flattened row-major in the order given).
-    With `pairs`, two values of k lie side by side, for instructions that sum two products:
-    `[batch..., ceil(N / panel), K / 2, 2 * panel]`; K is even. With `nibbles`, eight values of k of 4 bits
-    each share an i32, the first in its lowest bits: `[batch..., ceil(N / panel), K / 8, panel]`; 8 divides K.
+    With `together`, 2 or 4, as many values of k lie side by side, for instructions that sum as many products:
+    `[batch..., ceil(N / panel), ceil(K / 2), 2 * panel]`. Integers are zero past K; floats need an even K. With
+    `nibbles`, eight values of k of 4 bits each share an i32, the first in its lowest bits:
+    `[batch..., ceil(N / panel), K / 8, panel]`; 8 divides K.
+
+    With `left_shift`, 128 or -128, the products read bytes of the left operand with that added, modulo 256, which is
+    the sign that the instructions want. Each panel then starts with one more row: for each column, as an i32, the sum
+    over k times -`left_shift`. `unsigned_codes` says how bytes are summed.
 
     (T13) `batch_dims`, `n_dims` and `k_dims` together name each source dimension once.
-    (T38) `nibbles` need panels of i32 without `pairs`.
+    (T38) `nibbles` need panels of i32 without `together`.
+    (T40) `together` is 1, 2 or 4, with 4 the panels are of bytes, and a shift is 128 or -128 and needs 4.
   }];
   let arguments = (ins AnyRankedTensor:$source, DenseI64ArrayAttr:$batch_dims, DenseI64ArrayAttr:$n_dims,
-                       DenseI64ArrayAttr:$k_dims, I64Attr:$panel, UnitAttr:$pairs, UnitAttr:$nibbles);
+                       DenseI64ArrayAttr:$k_dims, I64Attr:$panel, DefaultValuedAttr<I64Attr, "1">:$together,
+                       DefaultValuedAttr<I64Attr, "0">:$left_shift, UnitAttr:$nibbles, UnitAttr:$unsigned_codes);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = [{
-    $source `batch` $batch_dims `n` $n_dims `k` $k_dims `panel` $panel (`pairs` $pairs^)? (`nibbles` $nibbles^)?
-    attr-dict `:` type($source) `->` type($result)
+    $source `batch` $batch_dims `n` $n_dims `k` $k_dims `panel` $panel (`together` $together^)?
+    (`left_shift` $left_shift^)? (`nibbles` $nibbles^)? (`unsigned` $unsigned_codes^)? attr-dict `:` type($source)
+    `->` type($result)
+  }];
+  let extraClassDeclaration = [{
+    /// Values of k that one row of a panel holds.
+    int64_t getSide() { return getNibbles() ? 8 : getTogether(); }
+    /// Rows before those of values of k.
+    int64_t getExtraRows() { return getLeftShift() != 0; }
   }];
   let hasVerifier = 1;
 }
@@ -299,24 +319,29 @@ def Tensor_UnpackOp : Tensor_Op<"unpack", [Tensor_KnownDims, AttrSizedOperandSeg
     (T14) `batch_dims`, `n_dims` and `k_dims` together name each result dimension once.
     (T37) with `scales` the panels contain bytes, or `nibbles`, and the result floats, and there is one scale (and one zero) for each
     column of each panel and each group; the number of groups divides K.
-    (T38) `nibbles` need panels of i32 without `pairs`; they are unsigned, and their zero is 8 where none are given.
+    (T38) `nibbles` need panels of i32 without `together`; they are unsigned, and their zero is 8 where none are given.
+    (T40) `together` is 1, 2 or 4, with 4 the panels are of bytes, and a shift is 128 or -128 and needs 4.
   }];
   let arguments = (ins AnyRankedTensor:$source, Optional<AnyRankedTensor>:$scales, Optional<AnyRankedTensor>:$zeros,
                        DenseI64ArrayAttr:$batch_dims, DenseI64ArrayAttr:$n_dims, DenseI64ArrayAttr:$k_dims,
-                       I64Attr:$panel, UnitAttr:$pairs, UnitAttr:$nibbles, UnitAttr:$unsigned_codes);
+                       I64Attr:$panel, DefaultValuedAttr<I64Attr, "1">:$together,
+                       DefaultValuedAttr<I64Attr, "0">:$left_shift, UnitAttr:$nibbles, UnitAttr:$unsigned_codes);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = [{
     $source (`scales` $scales^ `:` type($scales))? (`zeros` $zeros^ `:` type($zeros))?
-    `batch` $batch_dims `n` $n_dims `k` $k_dims `panel` $panel (`pairs` $pairs^)? (`nibbles` $nibbles^)?
-    (`unsigned` $unsigned_codes^)? attr-dict `:` type($source) `->` type($result)
+    `batch` $batch_dims `n` $n_dims `k` $k_dims `panel` $panel (`together` $together^)?
+    (`left_shift` $left_shift^)? (`nibbles` $nibbles^)? (`unsigned` $unsigned_codes^)? attr-dict `:` type($source) `->` type($result)
   }];
   let builders = [OpBuilder<(ins "Type":$type, "Value":$source, "ArrayRef<int64_t>":$batch, "ArrayRef<int64_t>":$n,
-                                 "ArrayRef<int64_t>":$k, "int64_t":$panel, CArg<"bool", "false">:$pairs),
-                            [{ build($_builder, $_state, type, source, Value(), Value(), batch, n, k, panel, pairs,
-                                     /*nibbles=*/false, /*unsigned_codes=*/false); }]>];
+                                 "ArrayRef<int64_t>":$k, "int64_t":$panel, CArg<"int64_t", "1">:$together,
+                                 CArg<"int64_t", "0">:$left_shift),
+                            [{ build($_builder, $_state, type, source, Value(), Value(), batch, n, k, panel, together,
+                                     left_shift, /*nibbles=*/false, /*unsigned_codes=*/false); }]>];
   let extraClassDeclaration = [{
     /// Values of k that one row of a panel holds.
-    int64_t getSide() { return getPairs() ? 2 : getNibbles() ? 8 : 1; }
+    int64_t getSide() { return getNibbles() ? 8 : getTogether(); }
+    /// Rows before those of values of k.
+    int64_t getExtraRows() { return getLeftShift() != 0; }
     /// Runs of k with scales of their own; 0 without scales.
     int64_t getGroups();
   }];

@@ -195,6 +195,13 @@ LogicalResult ConvolutionOp::verify() {
       !extentsMayAgree(x.getShape().back(), product(groups, w.getShape().back())) ||
       !extentsMayAgree(y.getShape().back(), product(groups, w.getDimSize(1))))
     return emitOpError("channels, groups or element types do not fit each other (T22)");
+  auto code = static_cast<int64_t>(getOutside());
+  bool bytes = x.getElementType().isInteger(8) && w.getElementType().isInteger(8);
+  int64_t low = getUnsignedInput() ? 0 : -128;
+  if ((!bytes && (getUnsignedInput() || getUnsignedWeight() || code != 0)) ||
+      (bytes &&
+       (code < low || code > low + 255 || llvm::any_of(getInputDilations(), [](int64_t d) { return d != 1; }))))
+    return emitOpError("only undilated bytes may be unsigned or have a code outside, one of theirs (T41)");
   return success();
 }
 
@@ -274,21 +281,26 @@ template <typename PanelOp> static LogicalResult verifyPanelDims(PanelOp op, Ran
 
 /// `matrix` is the type of the matrix that the panels contain.
 template <typename PanelOp>
-static LogicalResult verifyNibbles(PanelOp op, RankedTensorType panels, RankedTensorType matrix) {
+static LogicalResult verifySides(PanelOp op, RankedTensorType panels, RankedTensorType matrix) {
   int64_t depth = 1;
   for (int64_t d : op.getKDims())
     depth = matrix.isDynamicDim(d) || depth == 0 ? 0 : depth % 8 * (matrix.getDimSize(d) % 8);
   if (op.getNibbles() && depth % 8 != 0)
     return op.emitOpError("with nibbles needs a multiple of 8 values of k (T38)");
-  if (op.getNibbles() && (op.getPairs() || !panels.getElementType().isInteger(32)))
-    return op.emitOpError("with nibbles needs panels of i32 without pairs (T38)");
+  int64_t together = op.getTogether(), shift = op.getLeftShift();
+  if (op.getNibbles() && (together != 1 || !panels.getElementType().isInteger(32)))
+    return op.emitOpError("with nibbles needs panels of i32 without `together` (T38)");
+  if ((together != 1 && together != 2 && together != 4) || (together == 4 && !panels.getElementType().isInteger(8)))
+    return op.emitOpError() << "puts " << together << " values of k together, not 1, 2, or 4 bytes (T40)";
+  if (shift != 0 && (std::abs(shift) != 128 || together != 4))
+    return op.emitOpError() << "shifts by " << shift << ", not by 128 or -128, with 4 values of k together (T40)";
   return success();
 }
 
 LogicalResult PackOp::verify() {
   if (failed(verifyPanelDims(*this, tensorType(getSource()), "(T13)")))
     return failure();
-  return verifyNibbles(*this, tensorType(getResult()), tensorType(getSource()));
+  return verifySides(*this, tensorType(getResult()), tensorType(getSource()));
 }
 
 int64_t UnpackOp::getGroups() { return getScales() ? tensorType(getScales()).getShape().drop_back().back() : 0; }
@@ -296,7 +308,7 @@ int64_t UnpackOp::getGroups() { return getScales() ? tensorType(getScales()).get
 LogicalResult UnpackOp::verify() {
   RankedTensorType panels = tensorType(getSource());
   RankedTensorType matrix = tensorType(getResult());
-  if (failed(verifyPanelDims(*this, matrix, "(T14)")) || failed(verifyNibbles(*this, panels, matrix)))
+  if (failed(verifyPanelDims(*this, matrix, "(T14)")) || failed(verifySides(*this, panels, matrix)))
     return failure();
   if (getNibbles() && (!getScales() || !getUnsignedCodes()))
     return emitOpError("with nibbles needs scales and unsigned codes (T38)");

@@ -215,6 +215,7 @@ _CPU = Pipeline(
                 "disc-fusion-raise-reshapes",
                 "disc-fusion-fold-views",
                 "disc-fusion-integer-products",
+                "disc-fusion-integer-convolutions",
                 "disc-fusion-form-kernels",
                 "disc-fusion-merge-products",
                 "disc-fusion-verify",
@@ -307,7 +308,12 @@ def blocks(
     # Only on the CPU: products with several dimensions of rows, panels of weights, products of bytes, Winograd's
     # convolutions, kernels over vectors. Products of one operand are one kernel where no library of the device is
     # faster.
-    own = {"disc-fusion-raise-reshapes", "disc-fusion-integer-products", "disc-lower-math"}
+    own = {
+        "disc-fusion-raise-reshapes",
+        "disc-fusion-integer-products",
+        "disc-fusion-integer-convolutions",
+        "disc-lower-math",
+    }
     own |= set() if matrix_unit else {"disc-fusion-merge-products"}
     fusion = tuple(p for p in _CPU["fusion"].passes if p not in own)
     lower = tuple(p for p in _CPU["codegen"].passes if p not in own)

@@ -65,11 +65,12 @@ public:
       for (const ContractionInfo &product : part.products) {
         UnpackOp panels = product.panels;
         MicroKernelSpec spec{product.lhsRead(), product.rhsElement, acc, lanes, own.vectors};
-        spec.aUnsigned = product.lhsUnsigned && spec.a == product.lhsElement;
+        spec.aUnsigned = (product.lhsUnsigned && spec.a == product.lhsElement) != (product.lhsShift() != 0);
         spec.bUnsigned = product.rhsUnsigned;
         if (panels) {
           spec.prefetch = true;
-          spec.pairs = panels.getPairs();
+          spec.together = panels.getTogether();
+          spec.shifted = panels.getLeftShift() != 0;
           spec.nibbles = panels.getNibbles();
           spec.scaled = spec.runs = bool(panels.getScales());
           spec.zeros = bool(panels.getZeros());

@@ -8,7 +8,7 @@
 #include "lib/Target/CPU/ContractionEmitter.h"
 
 #include "lib/Target/CPU/PackPanel.h"
-#include "lib/Transforms/Schedule/TargetInfo.h"
+#include "lib/Transforms/Support/TargetInfo.h"
 
 using namespace mlir;
 using namespace mlir::disc;
@@ -25,8 +25,10 @@ void ContractionEmitter::chooseLhs() {
   auto depth = strided->collapse(info.depth, info.sizes, e.shapes);
   if (!row || !row->isConstant(1))
     lhsPanel = 0;
-  // What is widened before it is multiplied must be copied.
-  if (!row || !depth || info.lhsRead() != info.lhsElement)
+  // What is widened or shifted before it is multiplied must be copied, and so must what is read together but does not
+  // lie so, or not to the end.
+  if (!row || !depth || info.changesLhs() ||
+      (info.together() > 1 && (!depth->isConstant(1) || !e.shapes.divisible(info.size(info.depth), info.together()))))
     return;
   // Rows a multiple of 4 KiB apart share one set of the first-level cache. A few more than it holds do no harm that a
   // copy would undo; with half as many again, each line leaves before its second element is read.
@@ -130,6 +132,11 @@ Value ContractionEmitter::packLhs(const Task &task) {
     }
     Value position = m.add(m.mul(m.sub(r, task.firstRow), points.expr(lhsRowStride)), k);
     v = points.splat(v);
+    if (info.lhsShift() != 0) {
+      auto type = cast<VectorType>(v.getType());
+      Value sign = arith::ConstantOp::create(b, loc(), DenseElementsAttr::get(type, b.getI8IntegerAttr(-128)));
+      v = arith::XOrIOp::create(b, loc(), v, sign);
+    }
     if (info.lhsRead() != info.lhsElement) {
       Type wide = points.vectorOf(info.lhsRead());
       v = info.lhsUnsigned ? arith::ExtUIOp::create(b, loc(), wide, v).getResult()
@@ -179,11 +186,14 @@ SmallVector<Panel> ContractionEmitter::placeRhs(Part &part, const Task &task, Va
         return {base, m.advance(base, m.mul(panel, panelBytes))};
       };
       UnpackOp panels = product.info.panels;
-      Value panelBytes = m.mul(m.div(depthCount, m.constant(product.spec.side())), product.spec.rowBytes());
+      int64_t rowBytes = product.spec.rowBytes(), extraBytes = int64_t(panels.getExtraRows()) * rowBytes;
+      Value panelBytes =
+          m.add(m.mul(m.ceilDiv(depthCount, m.constant(product.spec.side())), rowBytes), m.constant(extraBytes));
       auto [base, values] = place(panels.getSource(), panelBytes);
       if (failedInside)
         return {};
-      Panel &own = out.emplace_back(Panel{values, {}, {}});
+      Panel &own = out.emplace_back(Panel{m.advance(values, m.constant(extraBytes)), {}, {}});
+      own.codes.starts = values;
       part.ends.push_back(m.advance(base, m.mul(m.mul(size(info.batch), part.panelCount), panelBytes)));
       Value numberBytes = m.constant(product.groups * product.spec.panel() * byteSize(acc));
       if (product.spec.scaled)

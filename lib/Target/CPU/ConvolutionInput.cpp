@@ -83,7 +83,8 @@ LogicalResult ConvolutionInput::plan() {
   if (!buffer)
     return info.op.emitError("the input of a convolution must be in a buffer");
   ArrayRef<SymExpr> strides = buffer->layout.strides;
-  copied = !info.isInside() || !(strides.back().isConstant(1) || info.groupInputs.isConstant(1));
+  copied =
+      !info.isInside() || info.inputShift() != 0 || !(strides.back().isConstant(1) || info.groupInputs.isConstant(1));
   if (!copied) {
     auto of = [&](const ConvolutionInfo::Axis &a) { return a.dim < 0 ? SymExpr(0) : strides[a.dim]; };
     zStride = of(info.z()), hStride = of(info.h()), wStride = of(info.w());
@@ -270,7 +271,7 @@ void ConvolutionInput::copyPixels(Value from, Value to, Value count, int64_t fro
       Value source = m.advance(from, m.mul(m.mul(c, points.expr(channelStride)), bytes));
       Value dest = m.advance(to, m.mul(c, bytes));
       vectors(count, [&](Value at, Value mask) {
-        Value v = points.load(source, Idx(at, true), element, mask);
+        Value v = read(source, Idx(at, true), mask);
         points.store(dest, points.mulIdx(Idx(at, true), info.groupInputs * SymExpr(toStep)), v, mask);
       });
       return SmallVector<Value>();
@@ -283,20 +284,32 @@ void ConvolutionInput::copyPixels(Value from, Value to, Value count, int64_t fro
     Value dest = m.advance(to, m.mul(m.mul(m.mul(x, toStep), pixel), bytes));
     vectors(channels, [&](Value c, Value mask) {
       Idx at = isRun ? Idx(c, true) : points.mulIdx(Idx(c, true), channelStride);
-      points.store(dest, Idx(c, true), points.load(source, at, element, mask), mask);
+      points.store(dest, Idx(c, true), read(source, at, mask), mask);
     });
     return SmallVector<Value>();
   });
 }
 
 void ConvolutionInput::copyRun(Value from, Value to, Value count) {
-  vectors(count, [&](Value at, Value mask) {
-    points.store(to, Idx(at, true), points.load(from, Idx(at, true), element, mask), mask);
-  });
+  vectors(count, [&](Value at, Value mask) { points.store(to, Idx(at, true), read(from, Idx(at, true), mask), mask); });
 }
 
+/// Elements of the input as the product wants them.
+Value ConvolutionInput::read(Value from, const Idx &at, Value mask) {
+  Value v = points.load(from, at, element, mask);
+  return info.inputShift() == 0 ? v : arith::XOrIOp::create(b, m.loc, v, bytes(-128)).getResult();
+}
+
+Value ConvolutionInput::bytes(int64_t code) {
+  auto type = cast<VectorType>(points.vectorOf(element));
+  return arith::ConstantOp::create(b, m.loc, DenseElementsAttr::get(type, b.getI8IntegerAttr(int8_t(code))));
+}
+
+/// What the input has outside.
 void ConvolutionInput::zeros(Value to, Value count) {
-  Value zero = arith::ConstantOp::create(b, m.loc, b.getZeroAttr(points.vectorOf(element)));
+  Value zero = info.op.getOutside() != 0 || info.inputShift() != 0
+                   ? bytes(info.op.getOutside() + info.inputShift())
+                   : arith::ConstantOp::create(b, m.loc, b.getZeroAttr(points.vectorOf(element))).getResult();
   vectors(count, [&](Value at, Value mask) { points.store(to, Idx(at, true), zero, mask); });
 }
 

@@ -77,6 +77,8 @@ private:
   void copyResults(const ConvolutionChunk &chunk, Value tap, Value from, Value to, Value inside);
   void copyRun(Value from, Value to, Value count);
   void zeros(Value to, Value count);
+  Value read(Value from, const Idx &at, Value mask);
+  Value bytes(int64_t code);
   void copyPixels(Value from, Value to, Value count, int64_t fromStep, int64_t toStep);
   void vectors(Value count, function_ref<void(Value at, Value mask)> body);
   Value stride(const ConvolutionInfo::Axis &axis);

@@ -195,7 +195,8 @@ void ContractionEmitter::emitTiles(Part &part, const Task &task, Value lhs, Arra
     if (product.groups > 1)
       unit = std::lcm(unit, *e.shapes.range(info.size(info.depth)).max / product.groups);
   }
-  Value units = m.div(depthCount, m.constant(unit));
+  // Only what is zero past the end has a part of a unit there.
+  Value units = m.ceilDiv(depthCount, m.constant(unit));
   Value zero = m.constant(0), one = m.constant(1);
   int64_t sumRowBytes = part.vectors * lanes * byteSize(acc);
   // With one block of k a tile is finished at once: all use the same memory, which stays in the nearest cache.

@@ -75,6 +75,7 @@ private:
   MicroKernelSpec spec;
   TileHeights heights{1, 1};
   Value group, firstColumn, columnCount, depthCount, panelPtr; // of the current task
+  Value startsPtr;                                             // of its sums, where bytes are shifted
   Value panelsEnd;                                             // of all panels
   Value tilesOfTask, share;
   bool failedInside = false;
@@ -99,6 +100,10 @@ LogicalResult ConvolutionEmitter::emit() {
   if (levels.empty())
     levels.push_back({SymExpr(1), SymExpr(1)});
   spec = {info.inputElement, info.weightElement, acc, lanes, vectors, /*prefetch=*/true, /*runs=*/levels.size() > 1};
+  spec.together = info.together();
+  spec.shifted = info.inputShift() != 0;
+  spec.aUnsigned = info.op.getUnsignedInput() != spec.shifted;
+  spec.bUnsigned = info.op.getUnsignedWeight();
 
   ShapeAnalysis::Range width =
       input.mergesLines() ? ShapeAnalysis::Range{1, std::nullopt} : e.shapes.range(info.w().output);
@@ -135,8 +140,10 @@ SmallVector<Value> ConvolutionEmitter::emitTask(Value task, Value lastChunk) {
   int64_t bytes = byteSize(spec.b);
   Value number = m.add(m.mul(group, panels), panel);
   Value base = m.advance(points.operandPtr(buffer->argument), m.mul(points.expr(buffer->layout.offset), bytes));
-  Value panelBytes = m.mul(depthCount, panelColumns * bytes);
-  panelPtr = m.advance(base, m.mul(number, panelBytes));
+  int64_t extraBytes = int64_t(info.panels.getExtraRows()) * spec.rowBytes();
+  Value panelBytes = m.add(m.mul(depthCount, panelColumns * bytes), m.constant(extraBytes));
+  startsPtr = m.advance(base, m.mul(number, panelBytes));
+  panelPtr = m.advance(startsPtr, m.constant(extraBytes));
   panelsEnd = m.advance(base, m.mul(m.mul(groups, panels), panelBytes));
 
   // Each tile fetches its share of the next panel, as products do.
@@ -212,14 +219,18 @@ void ConvolutionEmitter::multiplyBlocks(Value a, Value panel, Value accumulate, 
   Value innerBytes = m.mul(points.expr(inner.stride), bytes), outerBytes = m.mul(points.expr(outer.stride), bytes);
   auto call = [&](Value run, Value runCount, Value from, Value count, Value more) {
     Value before = m.add(m.mul(run, k), from), own = m.add(skipped, m.mul(before, share));
-    Prefetch next{m.advance(panelPtr, m.add(m.mul(depthCount, panelBytes), own)), m.i64(share), panelsEnd};
+    // Channels that are read together are a step.
+    Value step = m.constant(spec.together);
+    Prefetch next{m.advance(panelPtr, m.add(m.mul(depthCount, panelBytes), own)), m.i64(m.mul(share, step)), panelsEnd};
     Runs runs;
     if (spec.runs)
       runs = {m.i64(runCount), m.i64(outerBytes)};
+    Codes codes;
+    codes.starts = startsPtr;
     callMicroKernel(b, loc(), spec, heights, m.i64(rows),
                     m.advance(a, m.add(m.mul(run, outerBytes), m.mul(from, innerBytes))), m.i64(rowBytes),
-                    m.i64(innerBytes), m.advance(panel, m.mul(before, panelBytes)), m.i64(count), e.scratch(), more,
-                    next, runs);
+                    m.i64(m.mul(innerBytes, step)), m.advance(panel, m.mul(before, panelBytes)),
+                    m.i64(m.div(count, step)), e.scratch(), more, next, runs, codes);
   };
   std::optional<int64_t> most = e.shapes.range(inner.count * outer.count).max;
   Value zero = m.constant(0), runs = points.expr(outer.count);

@@ -22,21 +22,36 @@
 using namespace mlir;
 using namespace mlir::disc;
 
-/// Rows of depth two by two, each column's two values side by side, or, with `nibbles`, eight by eight, 4 bits of each
-/// in an i32; zeros past the last column. Runs at load only, so that what is read by columns is simply gathered.
-static LogicalResult emitSideBySide(PointEmitter &points, IndexMath &m, const PanelSource &source, Type element,
-                                    bool nibbles, Value firstColumn, Value columnCount, Value depthCount,
-                                    int64_t vectors, Value panel) {
+/// a0 b0 a1 b1 ...
+static Value alternating(OpBuilder &b, Location loc, Value x, Value y, int64_t together) {
+  int64_t count = cast<VectorType>(x.getType()).getNumElements();
+  SmallVector<int64_t> order;
+  for (int64_t i = 0; i < count; i += together)
+    for (int64_t from : {i, count + i})
+      for (int64_t k = 0; k < together; ++k)
+        order.push_back(from + k);
+  return vector::ShuffleOp::create(b, loc, x, y, order);
+}
+
+/// Rows of depth two by two or four by four, each column's values side by side, or, with `nibbles`, eight by eight, 4
+/// bits of each in an i32; zeros past the last column and the last row of integers. With a shift, first the sums that
+/// take it out again. Runs at load only, so that what is read by columns is simply gathered.
+static LogicalResult emitSideBySide(PointEmitter &points, IndexMath &m, const PanelSource &source, PackOp pack,
+                                    Value firstColumn, Value columnCount, Value depthCount, int64_t vectors,
+                                    Value panel) {
   OpBuilder &b = m.b;
   int64_t lanes = points.lanes();
-  auto narrow = VectorType::get({lanes}, element);
-  int64_t side = nibbles ? 8 : 2;
-  Value zero = arith::ConstantOp::create(b, m.loc, b.getZeroAttr(narrow));
-  SmallVector<int64_t> sideBySide;
-  for (int64_t i = 0; i < lanes; ++i)
-    sideBySide.append({i, lanes + i});
+  Type element = getElementTypeOrSelf(pack.getResult().getType());
+  bool nibbles = pack.getNibbles();
+  auto narrow = VectorType::get({lanes}, element), wide = VectorType::get({lanes}, b.getI32Type());
+  int64_t side = pack.getSide(), shift = pack.getLeftShift();
+  Value zero = arith::ConstantOp::create(b, m.loc, b.getZeroAttr(narrow)), starts = panel;
+  panel = m.advance(panel, m.constant(int64_t(pack.getExtraRows()) * vectors * lanes * side * byteSize(element)));
+  SmallVector<Value> noSums(shift != 0 ? vectors : 0,
+                            arith::ConstantOp::create(b, m.loc, b.getZeroAttr(wide)).getResult());
   bool ok = true;
-  emitFor(b, m.loc, m.constant(0), depthCount, m.constant(side), {}, [&](Value depth, ValueRange) {
+  auto sumsOf = emitFor(b, m.loc, m.constant(0), depthCount, m.constant(side), noSums, [&](Value depth, ValueRange in) {
+    SmallVector<Value> sums(in);
     for (int64_t v = 0; v < vectors; ++v) {
       PointEmitter::Scope scope(points);
       Value column = m.add(firstColumn, m.constant(v * lanes)), left = m.sub(columnCount, column);
@@ -46,9 +61,15 @@ static LogicalResult emitSideBySide(PointEmitter &points, IndexMath &m, const Pa
         Value mask = points.tailMask(left);
         SmallVector<Value> out;
         for (int64_t k = 0; k < side; ++k) {
-          Value x = points.eval(
-              source.tensor,
-              source.point(Idx(column, /*lanes=*/true, 1, lanes), points.uniform(m.add(depth, m.constant(k)))), mask);
+          // A row past the last one is the last one, made zeros.
+          Value at = m.add(depth, m.constant(k)), exists = m.less(at, depthCount), own = mask;
+          if (k > 0 && isa<IntegerType>(element)) {
+            at = m.min(at, m.sub(depthCount, m.constant(1)));
+            auto type = mask.getType();
+            own = arith::AndIOp::create(b, m.loc, mask, vector::BroadcastOp::create(b, m.loc, type, exists));
+          }
+          Value x =
+              points.eval(source.tensor, source.point(Idx(column, /*lanes=*/true, 1, lanes), points.uniform(at)), mask);
           ok &= bool(x);
           if (!x)
             return zeros;
@@ -57,7 +78,7 @@ static LogicalResult emitSideBySide(PointEmitter &points, IndexMath &m, const Pa
             x = arith::ExtUIOp::create(b, m.loc, narrow, x);
           else if (x.getType() != narrow)
             x = arith::TruncFOp::create(b, m.loc, narrow, x);
-          out.push_back(arith::SelectOp::create(b, m.loc, mask, x, zero));
+          out.push_back(arith::SelectOp::create(b, m.loc, own, x, zero));
         }
         return out;
       });
@@ -73,13 +94,25 @@ static LogicalResult emitSideBySide(PointEmitter &points, IndexMath &m, const Pa
           values = arith::OrIOp::create(b, m.loc, values, arith::ShLIOp::create(b, m.loc, low, number(4 * int64_t(k))));
         }
       } else {
-        values = vector::ShuffleOp::create(b, m.loc, all[0], all[1], sideBySide);
+        values = alternating(b, m.loc, all[0], all[1], 1);
+        if (side == 4)
+          values = alternating(b, m.loc, values, alternating(b, m.loc, all[2], all[3], 1), 2);
+      }
+      for (Value x : shift != 0 ? all : SmallVector<Value>()) {
+        x = pack.getUnsignedCodes() ? arith::ExtUIOp::create(b, m.loc, wide, x).getResult()
+                                    : arith::ExtSIOp::create(b, m.loc, wide, x).getResult();
+        sums[v] = arith::AddIOp::create(b, m.loc, sums[v], x);
       }
       LLVM::StoreOp::create(b, m.loc, values, m.advance(panel, m.mul(row, lanes * byteSize(element))),
                             byteSize(element));
     }
-    return SmallVector<Value>();
+    return sums;
   });
+  auto factor = DenseElementsAttr::get(wide, b.getI32IntegerAttr(int32_t(-shift)));
+  for (auto [v, sum] : llvm::enumerate(sumsOf)) {
+    Value start = arith::MulIOp::create(b, m.loc, sum, arith::ConstantOp::create(b, m.loc, factor));
+    LLVM::StoreOp::create(b, m.loc, start, m.advance(starts, m.constant(int64_t(v) * lanes * 4)), 4);
+  }
   return success(ok);
 }
 
@@ -88,7 +121,7 @@ LogicalResult disc::emitPack(KernelEmission &e) {
   if (!pack)
     return e.kernel.emitError("a pack kernel must yield a disc_tensor.pack");
   auto type = cast<RankedTensorType>(pack.getResult().getType());
-  bool sideBySide = pack.getPairs() || pack.getNibbles();
+  bool sideBySide = pack.getSide() > 1;
   int64_t bits = sideBySide ? 32 : type.getElementTypeBitWidth();
   // A panel is a whole number of vectors of sums. Narrower elements may be more than it in one vector, and narrow
   // panels have narrow vectors; squares are transposed by halves, so that the lanes are a power of two.
@@ -124,8 +157,9 @@ LogicalResult disc::emitPack(KernelEmission &e) {
 
   Value columns = product(pack.getNDims()), depth = product(pack.getKDims());
   Value panels = m.ceilDiv(columns, m.constant(pack.getPanel()));
-  int64_t rowBytes = pack.getPanel() * byteSize(type.getElementType());
-  Value panelBytes = pack.getNibbles() ? m.mul(m.div(depth, m.constant(8)), rowBytes) : m.mul(depth, rowBytes);
+  int64_t rowBytes = type.getShape().back() * byteSize(type.getElementType());
+  Value rows = m.add(m.ceilDiv(depth, m.constant(int64_t(pack.getSide()))), m.constant(int64_t(pack.getExtraRows())));
+  Value panelBytes = m.mul(rows, rowBytes);
   auto buffer = BufferOperand::get(e.kernel, pack.getSource(), e.shapes);
   bool ok = true;
   emitFor(b, m.loc, m.index(e.begin()), m.index(e.end()), m.constant(1), {}, [&](Value task, ValueRange) {
@@ -144,8 +178,7 @@ LogicalResult disc::emitPack(KernelEmission &e) {
     source.padWithZeros = true;
     Value panel = m.advance(points.resultPtr(0), m.mul(task, panelBytes));
     if (sideBySide) {
-      ok &= succeeded(emitSideBySide(points, m, source, type.getElementType(), pack.getNibbles(), first, columns, depth,
-                                     pack.getPanel() / lanes, panel));
+      ok &= succeeded(emitSideBySide(points, m, source, pack, first, columns, depth, pack.getPanel() / lanes, panel));
       return SmallVector<Value>();
     }
     ok &= succeeded(emitPanel(points, m, source, type.getElementType(), first, columns, depth, pack.getPanel() / lanes,

@@ -26,6 +26,10 @@
 // With `scaled`, for quantised weights, each run of k has scales of its own: its sums, of products with the codes made
 // floats, are scaled and added to C in memory, which costs little beside a run and leaves the registers to the sums.
 //
+// With `together` four, bytes are multiplied in fours. Instructions want operands of certain signs; where the left one
+// has the other, it is read with 128 added, modulo 256, and sums start from what takes that out again (`shifted`): 128
+// times the sum of the column.
+//
 // With `nibbles` a word has eight codes, c0 + 16 c1 + 256 c2 + ... Instructions are what few rows cost, so codes are
 // not shifted down: the number that the lowest i codes make, f_i, is a mask and a conversion, and
 //   x0 c0 + x1 c1 + ... = x0 f1 + x1 / 16 (f2 - f1) + ... = (x0 - x1 / 16) f1 + (x1 / 16 - x2 / 256) f2 + ...
@@ -52,14 +56,17 @@ using namespace mlir::disc;
 std::string MicroKernelSpec::str() const {
   std::string text;
   llvm::raw_string_ostream os(text);
-  os << a << "_" << b << "_" << acc << "_x" << panel() << (runs ? "_runs" : "") << (pairs ? "_pairs" : "")
-     << (nibbles ? "_nibbles" : "") << (scaled ? "_scaled" : "") << (zeros ? "_zeros" : "") << (aUnsigned ? "_ua" : "")
-     << (bUnsigned ? "_ub" : "") << (prefetch ? "_p" : "");
+  os << a << "_" << b << "_" << acc << "_x" << panel() << (runs ? "_runs" : "")
+     << (together == 2   ? "_pairs"
+         : together == 4 ? "_fours"
+                         : "")
+     << (shifted ? "_shifted" : "") << (nibbles ? "_nibbles" : "") << (scaled ? "_scaled" : "")
+     << (zeros ? "_zeros" : "") << (aUnsigned ? "_ua" : "") << (bUnsigned ? "_ub" : "") << (prefetch ? "_p" : "");
   return text;
 }
 
 int64_t MicroKernelSpec::rowBytes() const {
-  return panel() * int64_t(llvm::divideCeil(b.getIntOrFloatBitWidth(), 8)) * (pairs ? 2 : 1);
+  return panel() * int64_t(llvm::divideCeil(b.getIntOrFloatBitWidth(), 8)) * together;
 }
 
 TileHeights disc::tileHeights(int64_t minCount, int64_t maxCount, int64_t tile) {
@@ -111,6 +118,7 @@ public:
       zeros = entry->getArgument(more++);
     if (spec.nibbles)
       totalsPtr = entry->getArgument(more), totalsStride = entry->getArgument(more + 1);
+    Value starts = spec.shifted ? entry->getArgument(more) : Value();
     if (prefetches()) {
       Value steps = spec.runs ? arith::MulIOp::create(b, loc, k, count).getResult() : k;
       next.from = below(next.from, arith::MulIOp::create(b, loc, steps, next.step));
@@ -161,7 +169,15 @@ public:
             old.push_back(add(load(accType, offset(c, i * spec.lanes * bytes(spec.acc))), sum));
           scf::YieldOp::create(b, loc, old);
         },
-        [&](OpBuilder &, Location) { scf::YieldOp::create(b, loc, sums); });
+        [&](OpBuilder &, Location) {
+          SmallVector<Value> first(sums);
+          for (int64_t j = 0; spec.shifted && j < spec.vectors; ++j) {
+            Value start = load(accType, offset(starts, j * spec.lanes * bytes(spec.acc)));
+            for (int64_t i = 0; i < rows; ++i)
+              first[i * spec.vectors + j] = add(start, first[i * spec.vectors + j]);
+          }
+          scf::YieldOp::create(b, loc, first);
+        });
     for (auto [i, sum] : llvm::enumerate(added.getResults()))
       LLVM::StoreOp::create(b, loc, sum, offset(c, i * spec.lanes * bytes(spec.acc)), bytes(spec.acc));
     LLVM::ReturnOp::create(b, loc, ValueRange());
@@ -291,11 +307,13 @@ private:
   }
   enum Level { secondLevel = 2, firstLevel = 3 };
   void prefetch(Value ptr, Level level) { LLVM::Prefetch::create(b, loc, ptr, /*rw=*/0, level, /*cache=*/1); }
-  /// `v` with the elements that are multiplied: those of the sums, or, in pairs, half as wide.
+  /// `v` with the elements that are multiplied: those of the sums, or, in pairs, half as wide; of four, bytes.
   Value widen(Value v, bool isUnsigned) {
     Type from = getElementTypeOrSelf(v.getType());
     Type to = accType;
-    if (spec.pairs)
+    if (spec.together == 4)
+      return v;
+    if (spec.together == 2)
       to = VectorType::get({2 * spec.lanes}, isa<FloatType>(spec.acc) ? spec.a : b.getI16Type());
     if (v.getType() == to)
       return v;
@@ -327,7 +345,7 @@ private:
   /// The values of B for the value of k, or pair of them, at `ptr`; with nibbles those for the next seven follow.
   SmallVector<Value> loadRow(Value ptr) {
     SmallVector<Value> row;
-    int64_t width = spec.lanes * (spec.pairs ? 2 : 1);
+    int64_t width = spec.lanes * spec.together;
     for (int64_t j = 0; j < spec.vectors; ++j) {
       Value v = load(VectorType::get({width}, spec.b), offset(ptr, j * width * bytes(spec.b)));
       if (!spec.nibbles) {
@@ -351,12 +369,27 @@ private:
       return arith::AddFOp::create(b, loc, x, y);
     return arith::AddIOp::create(b, loc, x, y);
   }
+  /// Sums of four products of bytes: x86 multiplies unsigned by signed ones, AArch64 those of one sign.
+  Value addFour(Value x, Value y, Value sum) {
+    bool mixed = spec.aUnsigned != spec.bUnsigned;
+    StringRef name = mixed            ? spec.lanes == 16  ? "llvm.x86.avx512.vpdpbusd.512"
+                                        : spec.lanes == 8 ? "llvm.x86.avx512.vpdpbusd.256"
+                                                          : "llvm.x86.avx512.vpdpbusd.128"
+                     : spec.aUnsigned ? "llvm.aarch64.neon.udot.v4i32.v16i8"
+                                      : "llvm.aarch64.neon.sdot.v4i32.v16i8";
+    if (mixed && spec.bUnsigned)
+      std::swap(x, y);
+    return LLVM::CallIntrinsicOp::create(b, loc, Type(accType), b.getStringAttr(name), ValueRange{sum, x, y})
+        .getResult(0);
+  }
   Value multiplyAdd(Value x, Value y, Value sum) {
-    if (spec.pairs && isa<FloatType>(spec.acc))
+    if (spec.together == 4)
+      return addFour(x, y, sum);
+    if (spec.together == 2 && isa<FloatType>(spec.acc))
       return LLVM::CallIntrinsicOp::create(b, loc, Type(accType), b.getStringAttr("llvm.x86.avx512bf16.dpbf16ps.512"),
                                            ValueRange{sum, x, y})
           .getResults();
-    if (spec.pairs) {
+    if (spec.together == 2) {
       // With VNNI, LLVM makes one instruction of both.
       StringRef name = spec.lanes == 16  ? "llvm.x86.avx512.pmaddw.d.512"
                        : spec.lanes == 8 ? "llvm.x86.avx2.pmadd.wd"
@@ -377,7 +410,7 @@ private:
       return runOfWords(k);
     loadZeros();
     int64_t row = spec.panel() * bytes(spec.b), unroll = splits;
-    if (splits == 1 && prefetches() && !spec.pairs && row > cacheLine && row % cacheLine == cacheLine / 2)
+    if (splits == 1 && prefetches() && spec.together == 1 && row > cacheLine && row % cacheLine == cacheLine / 2)
       unroll = 2;
     Value zero = i64(0), one = i64(1), whole = zero;
     if (unroll > 1) {
@@ -474,10 +507,13 @@ private:
         SmallVector<Value> right = loadRow(offset(bRow, u * row));
         for (int64_t i = 0; i < rows; ++i) {
           Value ptr = i == 0 ? aRow : offset(aRow, arith::MulIOp::create(b, loc, rowStride, i64(i)));
-          Type unit = spec.pairs ? b.getI32Type() : spec.a;
-          Value left = vector::BroadcastOp::create(b, loc, VectorType::get({spec.lanes}, unit), load(unit, ptr));
-          left = spec.pairs ? vector::BitCastOp::create(b, loc, VectorType::get({spec.lanes * 2}, spec.a), left)
-                            : widen(left, spec.aUnsigned);
+          bool together = spec.together > 1;
+          Type unit = together ? b.getI32Type() : spec.a;
+          Value from = together ? LLVM::LoadOp::create(b, loc, unit, ptr, bytes(spec.a)).getResult() : load(unit, ptr);
+          Value left = vector::BroadcastOp::create(b, loc, VectorType::get({spec.lanes}, unit), from);
+          left = together
+                     ? vector::BitCastOp::create(b, loc, VectorType::get({spec.lanes * spec.together}, spec.a), left)
+                     : widen(left, spec.aUnsigned);
           for (int64_t j = 0; j < spec.vectors; ++j) {
             Value &sum = sums[(u * rows * spec.vectors + i * spec.vectors + j) % sums.size()];
             sum = multiplyAdd(left, right[j], sum);
@@ -603,6 +639,10 @@ void disc::callMicroKernel(OpBuilder &b, Location loc, const MicroKernelSpec &sp
   if (spec.nibbles) {
     args.append({ptr, i64});
     operands.append({codes.totals, codes.totalsStride});
+  }
+  if (spec.shifted) {
+    args.push_back(ptr);
+    operands.push_back(codes.starts);
   }
   if (heights.min == heights.max) {
     LLVM::CallOp::create(b, loc, kernelFor(b, module, spec, heights.min, args), operands);

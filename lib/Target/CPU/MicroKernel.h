@@ -20,17 +20,18 @@ struct MicroKernelSpec {
   int64_t vectors;       // registers in a row of the tile: a panel is lanes * vectors wide
   bool prefetch = false; // B comes from far, and what follows it in memory is needed next: fetches both ahead
   bool runs = false;     // A's values of k lie in several runs, one after the other in B
-  bool pairs = false;    // k advances by two, side by side in A and in B: sums of pairs of products, of bf16 in f32 or
-                         // of i16 in i32, where B may be bytes
-  bool nibbles = false;  // B: i32 of eight codes, unsigned, of 4 bits each, the first in the lowest bits; without
-                         // `zeros` the zero point of all is 8. A: what `callPrepare` wrote
-  bool scaled = false;   // B: codes. The sum of each run is multiplied by a scale for its column
-  bool zeros = false;    // ... and a zero point for its column is subtracted from each code
+  int64_t together = 1; // k advances by so many, side by side in A and in B: sums of two products, of bf16 in f32 or of
+                        // i16 in i32, where B may be bytes, or of four products of bytes in i32
+  bool shifted = false; // sums start from what `Codes::starts` has for each column
+  bool nibbles = false; // B: i32 of eight codes, unsigned, of 4 bits each, the first in the lowest bits; without
+                        // `zeros` the zero point of all is 8. A: what `callPrepare` wrote
+  bool scaled = false;  // B: codes. The sum of each run is multiplied by a scale for its column
+  bool zeros = false;   // ... and a zero point for its column is subtracted from each code
   bool aUnsigned = false, bUnsigned = false; // the integers are
 
   int64_t panel() const { return lanes * vectors; }
   /// Values of k in a step.
-  int64_t side() const { return pairs ? 2 : nibbles ? 8 : 1; }
+  int64_t side() const { return nibbles ? 8 : together; }
   /// Bytes of a panel of B for a step.
   int64_t rowBytes() const;
   /// `f32_f32_f32_x32`
@@ -55,8 +56,9 @@ struct Prefetch {
 /// For a kernel with `scaled`, which has `runs` too: scales and zeros (f32) of the first run; `panel` of each lead to
 /// the next run's.
 /// With `nibbles`, the sums that `callPrepare` wrote, from the first run on, and the distance from row to row (i64).
+/// For a kernel with `shifted`: `starts`, `panel` numbers of the type of the sums.
 struct Codes {
-  Value scales, zeros, totals, totalsStride;
+  Value scales, zeros, totals, totalsStride, starts;
 };
 
 /// For a kernel with `runs`: how many there are, and the distance from one to the next in A (i64, in bytes). `k` is

@@ -109,6 +109,9 @@ protected:
   /// Clamps; NaN stays NaN.
   Value atMost(Value x, Value limit) { return select(less(limit, x), limit, x); }
   Value atLeast(Value x, Value limit) { return select(less(x, limit), limit, x); }
+  /// `x`, or 0 where `isZero`: before a product that would round a tiny result to 0, for which Intel's processors stop
+  /// for over a hundred cycles. The exponentials of masked scores are such results.
+  Value unlessZero(Value isZero, Value x) { return select(isZero, c(0.0), x); }
   Value bits(Value x) { return arith::BitcastOp::create(b, intType(), x); }
   Value fromBits(Value x) { return arith::BitcastOp::create(b, type, x); }
   Value addI(Value x, Value y) { return arith::AddIOp::create(b, x, y); }

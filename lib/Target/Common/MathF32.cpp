@@ -18,13 +18,14 @@ public:
   Value exp(Value x) override {
     // Beyond these the result is infinite or zero anyway.
     auto [n, r] = reduceExp(atLeast(atMost(x, c(89.0f)), c(-104.0f)));
-    return scale(expOfReduced(r), n);
+    return scale(unlessZero(less(x, c(-103.97208f)), expOfReduced(r)), n);
   }
 
   Value exp2(Value x) override {
     Value clamped = atLeast(atMost(x, c(129.0f)), c(-151.0f));
     auto [n, integer] = round(add(clamped, c(magic())));
-    return scale(expOfReduced(mul(sub(clamped, n), c(0.693147180559945309f))), integer);
+    return scale(unlessZero(less(x, c(-150.0f)), expOfReduced(mul(sub(clamped, n), c(0.693147180559945309f)))),
+                 integer);
   }
 
   Value expm1(Value x) override {

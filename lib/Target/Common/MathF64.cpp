@@ -36,13 +36,13 @@ public:
   Value exp(Value x) override {
     // Beyond these the result is infinite or zero anyway.
     auto [n, r] = reduceExp(atLeast(atMost(x, c(710.0)), c(-746.0)));
-    return scale(expOfReduced(r), n);
+    return scale(unlessZero(less(x, c(-745.1332191019412)), expOfReduced(r)), n);
   }
 
   Value exp2(Value x) override {
     Value clamped = atLeast(atMost(x, c(1025.0)), c(-1076.0));
     auto [n, integer] = round(add(clamped, c(magic())));
-    return scale(expOfReduced(mul(sub(clamped, n), c(kLn2))), integer);
+    return scale(unlessZero(less(x, c(-1075.0)), expOfReduced(mul(sub(clamped, n), c(kLn2)))), integer);
   }
 
   Value expm1(Value x) override {

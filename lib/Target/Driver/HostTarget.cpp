@@ -121,12 +121,16 @@ static void setVectors(HostTarget &target, llvm::function_ref<bool(StringRef)> h
     target.fma = has("fma");
     target.bf16Dot = avx512 && has("avx512bf16");
     target.i16Dot = avx512 ? has("avx512bw") : has("avx2") || !has("avx");
+    target.i8Dot = false;
+    target.i8DotMixed = avx512 ? has("avx512vnni") : has("avxvnni");
   } else {
     target.vectorBits = target.sveBits ? target.sveBits : 128; // NEON
     target.vectorRegisters = triple.isAArch64() ? 32 : 16;
     target.fma = triple.isAArch64() || has("vfp4");
     target.bf16Dot = false;
     target.i16Dot = false;
+    target.i8Dot = triple.isAArch64() && has("dotprod") && target.vectorBits == 128;
+    target.i8DotMixed = false;
   }
 }
 
@@ -300,6 +304,8 @@ HostTarget HostTarget::fromAttr(DictionaryAttr attr) {
   flag("fma", target.fma);
   flag("bf16_dot", target.bf16Dot);
   flag("i16_dot", target.i16Dot);
+  flag("i8_dot", target.i8Dot);
+  flag("i8_dot_mixed", target.i8DotMixed);
   return target;
 }
 
@@ -320,6 +326,8 @@ DictionaryAttr HostTarget::toAttr(MLIRContext *context) const {
       b.getNamedAttr("fma", b.getBoolAttr(fma)),
       b.getNamedAttr("bf16_dot", b.getBoolAttr(bf16Dot)),
       b.getNamedAttr("i16_dot", b.getBoolAttr(i16Dot)),
+      b.getNamedAttr("i8_dot", b.getBoolAttr(i8Dot)),
+      b.getNamedAttr("i8_dot_mixed", b.getBoolAttr(i8DotMixed)),
   });
 }
 

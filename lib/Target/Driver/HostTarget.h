@@ -27,9 +27,11 @@ struct HostTarget {
   int64_t l2Bytes = 1 << 20;
   int64_t l3Bytes = 16 << 20;
   int64_t cores = 1;
-  bool fma = false;     // a product and a sum of floats are one instruction
-  bool bf16Dot = false; // sums of pairs of products of bf16 in f32 are instructions
-  bool i16Dot = false;  // sums of pairs of products of i16 in i32 are instructions for whole vectors
+  bool fma = false;        // a product and a sum of floats are one instruction
+  bool bf16Dot = false;    // sums of pairs of products of bf16 in f32 are instructions
+  bool i16Dot = false;     // sums of pairs of products of i16 in i32 are instructions for whole vectors
+  bool i8Dot = false;      // sums of four products of bytes in i32 are, with one sign,
+  bool i8DotMixed = false; // or of unsigned and signed ones
 
   /// The machine this process runs on.
   static HostTarget detect();

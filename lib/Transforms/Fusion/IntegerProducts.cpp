@@ -97,8 +97,26 @@ private:
 /// Whether `v` is a parameter, or a view of one.
 static bool isParameter(Value v) { return isa_and_present<ParameterOp>(viewBase(v).getDefiningOp()); }
 
-static bool isEverywhereSame(const PointOperand &operand) {
-  return !operand.tensor || llvm::all_of(operand.map.getResults(), llvm::IsaPred<AffineConstantExpr>);
+/// Makes `operand`, over the dimensions that views start from, one over those of the last; false if that cannot be.
+static bool throughViews(PointOperand &operand, ArrayRef<Operation *> views) {
+  if (!operand.tensor || views.empty())
+    return true;
+  SmallVector<AffineExpr> at;
+  for (AffineExpr e : operand.map.getResults()) {
+    auto dim = dyn_cast<AffineDimExpr>(e);
+    if (!dim) {
+      at.push_back(e);
+      continue;
+    }
+    std::optional<SmallVector<unsigned>> dims = dimsThroughViews(views, dim.getPosition());
+    if (!dims || dims->size() > 1)
+      return false;
+    at.push_back(dims->empty() ? getAffineConstantExpr(0, e.getContext())
+                               : getAffineDimExpr(dims->front(), e.getContext()));
+  }
+  operand.map = AffineMap::get(cast<RankedTensorType>(views.front()->getResult(0).getType()).getRank(), 0, at,
+                               operand.map.getContext());
+  return true;
 }
 
 /// Whether the operand stays the same along the depth.
@@ -139,8 +157,8 @@ std::optional<Factor> Rewriter::factor(unsigned index) {
   if (!out.from.codes.map.isPermutation() || (!out.views.empty() && !out.from.codes.map.isIdentity()))
     return std::nullopt;
   out.codesMap = out.views.empty() ? out.from.codes.map.compose(out.map) : out.map;
-  for (const PointOperand *number : {&out.from.scale, &out.from.zero})
-    if (out.views.empty() ? !isParallel(*number, out) : !isEverywhereSame(*number))
+  for (PointOperand *number : {&out.from.scale, &out.from.zero})
+    if (!throughViews(*number, out.views) || !isParallel(*number, out))
       return std::nullopt;
   // Zero points that are numbers are small integers; other numbers are not zero points.
   const PointOperand &zero = out.from.zero;
@@ -336,14 +354,10 @@ void Rewriter::run() {
     const Factor &own = i == 0 ? *left : *right, &other = i == 0 ? *right : *left;
     Numbers &n = numbers[i];
     n.factor = &own;
-    auto place = [&](const PointOperand &operand) {
-      return own.views.empty() ? overResult(operand.map, own)
-                               : AffineMap::get(dims.size(), 0, operand.map.getResults(), b.getContext());
-    };
     if (own.from.scale.tensor)
-      n.scale = add(own.from.scale.tensor, place(own.from.scale));
+      n.scale = add(own.from.scale.tensor, overResult(own.from.scale.map, own));
     if (own.hasZero() && own.from.zero.tensor)
-      n.zero = add(zeroOf(own), place(own.from.zero));
+      n.zero = add(zeroOf(own), overResult(own.from.zero.map, own));
     if (other.hasZero()) {
       SmallVector<AffineExpr> at;
       for (AffineExpr e : own.codesMap.getResults())

@@ -49,6 +49,12 @@ def IntegerProducts : Pass<"disc-fusion-integer-products", "::mlir::ModuleOp"> {
                            "::mlir::tensor::TensorDialect", "::mlir::arith::ArithDialect"];
 }
 
+def IntegerConvolutions : Pass<"disc-fusion-integer-convolutions", "::mlir::ModuleOp"> {
+  let summary = "Makes convolutions of quantised tensors convolutions of their codes, with exact sums";
+  let dependentDialects = ["::mlir::disc::TensorDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect", "::mlir::arith::ArithDialect"];
+}
+
 def FormKernels : Pass<"disc-fusion-form-kernels", "::mlir::ModuleOp"> {
   let summary = "Groups computations into kernels, deciding from the symbolic shapes alone";
   let description = [{

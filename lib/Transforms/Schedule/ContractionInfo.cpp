@@ -57,7 +57,7 @@ bool ContractionInfo::rowsContiguous() const {
 }
 
 Type ContractionInfo::lhsRead() const {
-  bool widened = panels && UnpackOp(panels).getPairs() && accumulator.isInteger();
+  bool widened = together() == 2 && accumulator.isInteger();
   return widened ? IntegerType::get(accumulator.getContext(), 16) : lhsElement;
 }
 
@@ -218,6 +218,7 @@ FailureOr<std::vector<ContractionPart>> disc::contractionParts(Operation *kernel
           info.rows != model.rows || info.depth != model.depth || !sameSizes(info, info.batch, model, model.batch))
         return info.op.emitError("the products of a contraction kernel must share their left operand");
       if (info.accumulator != model.accumulator || bool(info.panels) != bool(model.panels) ||
+          info.lhsRead() != model.lhsRead() || info.lhsShift() != model.lhsShift() ||
           !sameSizes(info, info.columns, first, first.columns))
         return info.op.emitError("the products of a contraction kernel do not fit together");
     }

@@ -27,8 +27,12 @@ struct ContractionInfo {
 
   /// The elements that the product reads of the left operand: in pairs, integers are widened before.
   Type lhsRead() const;
-  /// Values of k in a row of a panel.
-  int64_t side() const { return UnpackOp(panels) ? UnpackOp(panels).getSide() : 1; }
+  /// Whether `lhsRead` is not what is in memory: wider, or shifted to the other sign.
+  bool changesLhs() const { return lhsRead() != lhsElement || lhsShift() != 0; }
+  /// What is added to bytes of the left operand before they are multiplied, modulo 256.
+  int64_t lhsShift() const { return UnpackOp(panels) ? UnpackOp(panels).getLeftShift() : 0; }
+  /// Values of k side by side in a panel, which the product reads so of the left operand, too.
+  int64_t together() const { return UnpackOp(panels) ? UnpackOp(panels).getTogether() : 1; }
 
   SymExpr size(ArrayRef<unsigned> dims) const;
   Value left() { return op.getDpsInputOperand(lhs)->get(); }

@@ -36,6 +36,11 @@ struct ConvolutionInfo {
   bool isDepthwise = false;
   Type inputElement, weightElement, accumulator;
 
+  /// What is added to bytes of the input before they are multiplied, modulo 256.
+  int64_t inputShift() const { return UnpackOp(panels) ? UnpackOp(panels).getLeftShift() : 0; }
+  /// Channels side by side in a panel.
+  int64_t together() const { return UnpackOp(panels) ? UnpackOp(panels).getTogether() : 1; }
+
   Axis &z() { return axes[0]; }
   Axis &h() { return axes[1]; }
   Axis &w() { return axes[2]; }

@@ -24,8 +24,8 @@
 
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Transforms/Schedule/CodedWeight.h"
-#include "lib/Transforms/Schedule/TargetInfo.h"
 #include "lib/Transforms/Support/HostFlow.h"
+#include "lib/Transforms/Support/TargetInfo.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include <map>

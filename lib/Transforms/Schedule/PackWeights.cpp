@@ -18,8 +18,8 @@
 //
 // Weights that are codes of a quantised tensor (Dequantized.h) stay codes, in panels of bytes, or of eight codes of 4
 // bits in an i32, beside panels of their scales and zeros; the product kernel makes floats of them in registers. Codes
-// that are multiplied by codes stay bytes too, if the target sums pairs of products of 16 bits (`i16_dot`) two values
-// of k side by side.
+// that are multiplied by codes stay bytes too, with four values of k side by side if the target sums four products of
+// bytes (`i8_dot`, `i8_dot_mixed`), else two if it sums pairs of products of 16 bits (`i16_dot`).
 //
 // Weights of convolutions, [G, O/G, k..., C/G], become panels of filters for each group, and those that Winograd's way
 // takes, [16, O, C], for each of 16 sums; those of a filter for each channel (depthwise), panels of channels.
@@ -32,8 +32,8 @@
 
 #include "lib/Transforms/Schedule/CodedWeight.h"
 #include "lib/Transforms/Schedule/ConvolutionInfo.h"
-#include "lib/Transforms/Schedule/TargetInfo.h"
 #include "lib/Transforms/Support/HostFlow.h"
+#include "lib/Transforms/Support/TargetInfo.h"
 #include "lib/Transforms/Support/ViewLayout.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -49,9 +49,16 @@ using namespace mlir::disc;
 
 namespace {
 /// How values of k lie in a panel.
-enum class Side { One, Pairs, Nibbles };
+struct Side {
+  int64_t together = 1;
+  int64_t leftShift = 0;
+  bool nibbles = false, isUnsigned = false;
 
-constexpr int64_t nibblesInWord = 8;
+  int64_t count() const { return nibbles ? nibblesInWord : together; }
+  /// Rows of a panel for `k` values of k.
+  int64_t rows(int64_t k) const { return int64_t(llvm::divideCeil(k, count())) + (leftShift != 0); }
+  static constexpr int64_t nibblesInWord = 8;
+};
 
 /// Where the panels of codes and their scales and zeros are kept.
 struct CodedGlobals {
@@ -110,8 +117,12 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
       dims.n = {0, 1};
     } else {
       dims.batch = {0}, dims.n = {1};
-      panel = target.panelColumns(bits, shapes.range(shapes.dims(arg)[1]).max);
+      panel = target.panelColumns(bits, shapes.range(shapes.dims(arg)[1]).max, isa<FloatType>(accumulator));
     }
+    // Integer products made those of bytes, with channels in fours.
+    Side side;
+    if (own && type.getElementType().isInteger(8))
+      side = fours(own.getUnsignedInput(), own.getUnsignedWeight(), target);
     for (int64_t d = 2; d < type.getRank(); ++d)
       dims.k.push_back(d);
     auto extent = [&](ArrayRef<int64_t> which) {
@@ -127,8 +138,10 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
       shape.push_back(type.getDimSize(d));
     int64_t n = extent(dims.n);
     shape.push_back(ShapedType::isDynamic(n) ? n : int64_t(llvm::divideCeil(n, panel)));
-    shape.append({extent(dims.k), panel});
-    auto packedType = RankedTensorType::get(shape, accumulator);
+    int64_t k = extent(dims.k);
+    shape.append({ShapedType::isDynamic(k) ? k : side.rows(k), side.together * panel});
+    Type stored = side.together == 4 ? type.getElementType() : accumulator;
+    auto packedType = RankedTensorType::get(shape, stored);
     Location loc = convolution->getLoc();
 
     OpBuilder b(init.getBody().front().getTerminator()), at(kernel);
@@ -136,14 +149,15 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     Value source = kernel->getParentOp() == init ? Value() : valueInInit(init, weight, b, initValues);
     Value packed;
     if (source)
-      packed = GlobalLoadOp::create(at, loc, packedType, panelsAtLoad(source, dims, packedType, panel, Side::One, loc));
+      packed = GlobalLoadOp::create(at, loc, packedType, panelsAtLoad(source, dims, packedType, panel, side, loc));
     else
-      packed = packKernel(at, loc, weight, dims, packedType, panel, Side::One);
+      packed = packKernel(at, loc, weight, dims, packedType, panel, side);
     kernel.getInputsMutable()[arg.getArgNumber()].set(packed);
     arg.setType(packedType);
     OpBuilder nested = OpBuilder::atBlockBegin(&kernel.getBody().front());
-    auto logical = RankedTensorType::get(type.getShape(), accumulator);
-    auto unpack = UnpackOp::create(nested, loc, logical, arg, dims.batch, dims.n, dims.k, panel, false);
+    auto logical = RankedTensorType::get(type.getShape(), stored);
+    auto unpack =
+        UnpackOp::create(nested, loc, logical, arg, dims.batch, dims.n, dims.k, panel, side.together, side.leftShift);
     // Panels do not tell the extents of what is in them.
     SmallVector<SymExpr> extents = shapes.dims(weight);
     unpack->setAttr(ShapeDialect::getDimsAttrName(), nested.getArrayAttr({DimsAttr::get(&getContext(), extents)}));
@@ -161,8 +175,8 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     Value in = inner->addArgument(source.getType(), loc);
     OpBuilder nested = OpBuilder::atBlockBegin(inner);
     YieldOp::create(nested, loc,
-                    PackOp::create(nested, loc, type, in, dims.batch, dims.n, dims.k, panel, side == Side::Pairs,
-                                   side == Side::Nibbles)
+                    PackOp::create(nested, loc, type, in, dims.batch, dims.n, dims.k, panel, side.together,
+                                   side.leftShift, side.nibbles, side.isUnsigned)
                         .getResult());
     return kernel.getOutputs()[0];
   }
@@ -173,7 +187,8 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     OpBuilder b(init.getBody().front().getTerminator());
     std::string key;
     llvm::raw_string_ostream(key) << b.getDenseI64ArrayAttr(dims.batch) << b.getDenseI64ArrayAttr(dims.n)
-                                  << b.getDenseI64ArrayAttr(dims.k) << type << int(side);
+                                  << b.getDenseI64ArrayAttr(dims.k) << type << side.leftShift << side.nibbles
+                                  << side.isUnsigned;
     GlobalOp &global = packed[{source.getAsOpaquePointer(), key}];
     if (!global) {
       std::string name = ("packed" + Twine(count++)).str();
@@ -295,8 +310,8 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
                                     Side side) {
     SmallVector<int64_t> shape(batch);
     shape.push_back(llvm::divideCeil(n, panel));
-    shape.push_back(k / (side == Side::One ? 1 : side == Side::Pairs ? 2 : nibblesInWord));
-    shape.push_back(side == Side::Pairs ? 2 * panel : panel);
+    shape.push_back(side.rows(k));
+    shape.push_back(side.together * panel);
     return RankedTensorType::get(shape, element);
   }
 
@@ -324,11 +339,12 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     };
 
     if (std::optional<CodedWeight> coded = element.isF32() ? CodedWeight::get(product.source, dims) : std::nullopt) {
-      bool narrow = coded->codes.isNarrow() && k / coded->groups % nibblesInWord == 0;
-      Side side = narrow ? Side::Nibbles : Side::One;
+      bool narrow = coded->codes.isNarrow() && k / coded->groups % Side::nibblesInWord == 0;
+      Side side;
+      side.nibbles = narrow;
       RankedTensorType codesType =
                            panelType(batch, n, k, panel, narrow ? nested.getI32Type() : nested.getI8Type(), side),
-                       scalesType = panelType(batch, n, coded->groups, panel, element, Side::One);
+                       scalesType = panelType(batch, n, coded->groups, panel, element, {});
       CodedGlobals globals = codedPanels(product.source, *coded, codesType, scalesType, panel, side, loc);
       replace(load(globals.codes, codesType));
       auto more = [&](StringRef global) -> Value {
@@ -339,9 +355,9 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
       };
       Value scales = more(globals.scales), zeros = more(globals.zeros);
       auto logical = RankedTensorType::get(type.getShape(), element);
-      contraction.getDpsInputOperand(1)->set(UnpackOp::create(nested, loc, logical, arg, scales, zeros, dims.batch,
-                                                              dims.n, dims.k, panel, /*pairs=*/false, narrow,
-                                                              narrow || coded->codes.codes.isUnsigned));
+      contraction.getDpsInputOperand(1)->set(
+          UnpackOp::create(nested, loc, logical, arg, scales, zeros, dims.batch, dims.n, dims.k, panel, /*together=*/1,
+                           /*left_shift=*/0, narrow, narrow || coded->codes.codes.isUnsigned));
       if (element != type.getElementType())
         widenArgument(contraction, 1, element);
       return;
@@ -353,13 +369,17 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
                   : codes                                ? type.getElementType()
                                                          : element;
     bool pairs =
-        k % 2 == 0 && (codes ? target.i16Dot && canPair(kernel)
-                             : stored != element && target.bf16Dot && target.vectorBits == 512 && canRound(kernel));
-    Side side = pairs ? Side::Pairs : Side::One;
+        !codes && k % 2 == 0 && stored != element && target.bf16Dot && target.vectorBits == 512 && canRound(kernel);
+    Side side;
+    if (codes)
+      side = sideOfCodes(kernel, target);
+    else if (pairs)
+      side.together = 2;
     RankedTensorType packedType = panelType(batch, n, k, panel, stored, side);
     replace(load(panelsAtLoad(product.source, dims, packedType, panel, side, loc), packedType));
     auto logical = RankedTensorType::get(type.getShape(), stored);
-    Value unpacked = UnpackOp::create(nested, loc, logical, arg, dims.batch, dims.n, dims.k, panel, pairs);
+    Value unpacked =
+        UnpackOp::create(nested, loc, logical, arg, dims.batch, dims.n, dims.k, panel, side.together, side.leftShift);
     contraction.getDpsInputOperand(1)->set(unpacked);
     if (codes)
       return;
@@ -371,12 +391,40 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
       roundLeft(kernel, contraction, stored, shapes);
   }
 
-  /// Whether all products of the kernel are of codes of at most 8 bits: the left operand is widened for all alike.
-  static bool canPair(KernelOp kernel) {
-    return llvm::all_of(kernel.getBody().front().getOps<linalg::GenericOp>(), [](linalg::GenericOp op) {
-      return !linalg::isaContractionOpInterface(op) ||
-             getElementTypeOrSelf(op.getDpsInputs()[0].getType()).isInteger(8);
-    });
+  /// How codes that are multiplied by codes lie in panels. All products of a kernel read the left operand alike, as
+  /// bytes with the sign that the instruction wants, or widened in pairs.
+  static Side sideOfCodes(KernelOp kernel, const TargetInfo &target) {
+    std::optional<bool> leftUnsigned, rightUnsigned;
+    bool dots = target.i8Dot || target.i8DotMixed;
+    for (auto op : kernel.getBody().front().getOps<linalg::GenericOp>()) {
+      if (!linalg::isaContractionOpInterface(op))
+        continue;
+      for (Value operand : op.getDpsInputs())
+        if (!getElementTypeOrSelf(operand.getType()).isInteger(8))
+          return {};
+      bool left = isWidenedUnsigned(op, 0), right = isWidenedUnsigned(op, 1);
+      dots &= leftUnsigned.value_or(left) == left && rightUnsigned.value_or(right) == right;
+      leftUnsigned = left, rightUnsigned = right;
+    }
+    if (dots && leftUnsigned)
+      return fours(*leftUnsigned, *rightUnsigned, target);
+    Side side;
+    side.together = target.i16Dot ? 2 : 1;
+    return side;
+  }
+
+  /// Four bytes side by side, with the sign of the left ones that the instruction wants.
+  static Side fours(bool leftUnsigned, bool rightUnsigned, const TargetInfo &target) {
+    bool wanted = target.i8DotMixed != rightUnsigned;
+    Side side;
+    side.together = 4;
+    side.leftShift = leftUnsigned == wanted ? 0 : wanted ? 128 : -128;
+    side.isUnsigned = rightUnsigned;
+    return side;
+  }
+
+  static bool isWidenedUnsigned(linalg::GenericOp op, unsigned input) {
+    return llvm::any_of(op.getBody()->getArgument(input).getUsers(), llvm::IsaPred<arith::ExtUIOp>);
   }
 
   /// Puts codes, scales and zeros in panels, once for all kernels that read them in one way.
@@ -390,7 +438,7 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     if (!globals.codes.empty())
       return globals;
     Value codes = tensorAtLoad(coded.codes.codes, b);
-    if (side == Side::Nibbles)
+    if (side.nibbles)
       codes = checkedCodes(coded.codes, codes, b, loc);
     globals.codes = panelsAtLoad(codes, coded.ownDims(), codesType, panel, side, loc);
     RhsDims dims;
@@ -401,14 +449,14 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
           .push_back(i);
     auto panels = [&](const PointOperand &operand, double fallback, double offset) {
       Value spread = spreadOut(operand, coded.kept, coded.keptShape(), fallback, offset, b, loc);
-      return panelsAtLoad(spread, dims, scalesType, panel, Side::One, loc);
+      return panelsAtLoad(spread, dims, scalesType, panel, {}, loc);
     };
     globals.scales = panels(coded.codes.scale, 1, 0);
     // The middle of 4 bits is what kernels take without zeros.
-    double offset = side == Side::Nibbles ? double(-coded.codes.low) : 0;
-    if (side == Side::Nibbles && coded.zero() != 8 - offset)
+    double offset = side.nibbles ? double(-coded.codes.low) : 0;
+    if (side.nibbles && coded.zero() != 8 - offset)
       globals.zeros = panels(coded.codes.zero, 0, offset);
-    else if (side != Side::Nibbles && coded.codes.zero && !coded.codes.zero.isZero())
+    else if (!side.nibbles && coded.codes.zero && !coded.codes.zero.isZero())
       globals.zeros = panels(coded.codes.zero, 0, 0);
     return globals;
   }

@@ -68,8 +68,7 @@ LogicalResult disc::scheduleContraction(KernelOp kernel, ShapeAnalysis &shapes, 
     panels += SymExpr::ceilDiv(part.columns(), SymExpr(panel));
   }
 
-  UnpackOp packed = info.panels;
-  bool toPanels = info.rowsContiguous() && !(packed && packed.getPairs());
+  bool toPanels = info.rowsContiguous() && info.together() == 1;
   // Panels of up to 3/16 of the second-level cache are used whole, beside as many rows as fit into 5/8 of it. Of longer
   // ones a block of k is, so that a tile's part of the rows is half the first-level cache; rows are many then, because
   // they are what each value of a panel is read for, and they are read in order, which is cheap.
@@ -102,7 +101,7 @@ LogicalResult disc::scheduleContraction(KernelOp kernel, ShapeAnalysis &shapes, 
 
   // Multiply-adds at one vector a cycle, and a panel read once, at 3.5 GHz.
   SymExpr rowsPerTask = SymExpr::min(rowTiles * SymExpr(rows), m);
-  SymExpr work = rowsPerTask * k * SymExpr(sumsPerRow * sumBytes * 8);
+  SymExpr work = rowsPerTask * SymExpr::ceilDiv(k, SymExpr(info.together())) * SymExpr(sumsPerRow * sumBytes * 8);
   SymExpr cost = SymExpr::floorDiv(work * SymExpr(2), SymExpr(7 * target.vectorBits)) +
                  SymExpr::floorDiv(k * SymExpr(panelBytes), SymExpr(32)) + SymExpr(100);
 

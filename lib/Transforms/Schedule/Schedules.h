@@ -10,7 +10,7 @@
 
 #include "dialects/Plan/Layout.h"
 #include "dialects/Plan/PlanDialect.h"
-#include "lib/Transforms/Schedule/TargetInfo.h"
+#include "lib/Transforms/Support/TargetInfo.h"
 #include "lib/Transforms/Support/ShapeAnalysis.h"
 
 namespace mlir::disc {

@@ -24,7 +24,7 @@
 #include "lib/Transforms/Schedule/Passes.h"
 
 #include "lib/Transforms/Schedule/ConvolutionInfo.h"
-#include "lib/Transforms/Schedule/TargetInfo.h"
+#include "lib/Transforms/Support/TargetInfo.h"
 #include "lib/Transforms/Support/ViewLayout.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -102,3 +102,51 @@ std::optional<Layout> JoinedRows::through(Layout layout, const SymExpr &count, S
   }
   return layout;
 }
+
+/// The dimensions of `to` that dimension `dim` of `from`, the same elements in row-major order, becomes; nothing if it
+/// shares them with others.
+static std::optional<SmallVector<unsigned>> splitOf(RankedTensorType from, RankedTensorType to, unsigned dim) {
+  if (from.getDimSize(dim) == 1)
+    return SmallVector<unsigned>();
+  if (!from.hasStaticShape() || !to.hasStaticShape() || from.getNumElements() == 0)
+    return std::nullopt;
+  int64_t before = 1, extent = from.getDimSize(dim);
+  for (unsigned d = 0; d < dim; ++d)
+    before *= from.getDimSize(d);
+  SmallVector<unsigned> out;
+  int64_t passed = 1, own = 1;
+  for (unsigned d = 0; d < to.getRank() && own < extent; ++d) {
+    int64_t size = to.getDimSize(d);
+    if (size == 1)
+      continue;
+    if (passed < before) {
+      passed *= size;
+      continue;
+    }
+    own *= size;
+    out.push_back(d);
+  }
+  return passed == before && own == extent ? std::optional(out) : std::nullopt;
+}
+
+std::optional<SmallVector<unsigned>> disc::dimsThroughViews(ArrayRef<Operation *> views, unsigned dim) {
+  SmallVector<unsigned> dims{dim};
+  for (Operation *view : llvm::reverse(views)) {
+    SmallVector<unsigned> next;
+    for (unsigned d : dims) {
+      if (auto permute = dyn_cast<PermuteOp>(view)) {
+        next.push_back(llvm::find(permute.getPermutation(), int64_t(d)) - permute.getPermutation().begin());
+        continue;
+      }
+      auto reshape = dyn_cast<ReshapeOp>(view);
+      auto split = reshape ? splitOf(cast<RankedTensorType>(reshape.getSource().getType()),
+                                     cast<RankedTensorType>(reshape.getResult().getType()), d)
+                           : std::nullopt;
+      if (!split)
+        return std::nullopt;
+      next.append(*split);
+    }
+    dims = next;
+  }
+  return dims;
+}

@@ -295,6 +295,8 @@ static nb::dict hostTarget() {
   result["fma"] = target.fma;
   result["bf16_dot"] = target.bf16Dot;
   result["i16_dot"] = target.i16Dot;
+  result["i8_dot"] = target.i8Dot;
+  result["i8_dot_mixed"] = target.i8DotMixed;
   return result;
 }
 

@@ -52,6 +52,32 @@ module attributes {disc_plan.target = {vector_bits = 256 : i64}} {
     disc_plan.yield %c : tensor<1x16xi32>
   }
 
+  // Bytes in fours, of which the last is cut: the left ones are copied with their signs changed.
+  // CHECK-LABEL: func.func @fours
+  // CHECK: arith.xori %{{.*}} : vector<8xi8>
+  // CHECK: llvm.call @disc_product_i8_i8_i32_x16_fours_shifted_ua_p_r2(
+  disc_plan.kernel_func contraction @fours attributes {
+      layouts = [#disc_plan.layout<<0>, <[17, 1]>>, #disc_plan.layout<<0>, <[384, 64, 1]>>, #disc_plan.layout<<0>, <[16, 1]>>],
+      arg_dims = [#disc_shape.dims<[2, 17]>, #disc_shape.dims<[1, 6, 64]>],
+      schedule = {rows = 6 : i64, columns = [16], row_tiles = #disc_shape.expr<1>,
+                  lhs_scratch = #disc_shape.expr<1024>, rhs_scratch = #disc_shape.expr<4096>},
+      symbols = []} {
+  ^bb0(%x: tensor<2x17xi8>, %p: tensor<1x6x64xi8>):
+    %w = disc_tensor.unpack %p batch [] n [0] k [1] panel 16 together 4 left_shift 128 : tensor<1x6x64xi8> -> tensor<16x17xi8>
+    %zero = arith.constant 0 : i32
+    %e = tensor.empty() : tensor<2x16xi32>
+    %f = linalg.fill ins(%zero : i32) outs(%e : tensor<2x16xi32>) -> tensor<2x16xi32>
+    %c = linalg.generic {indexing_maps = [#x, #w, #y], iterator_types = ["parallel", "parallel", "reduction"]} ins(%x, %w : tensor<2x17xi8>, tensor<16x17xi8>) outs(%f : tensor<2x16xi32>) {
+    ^bb0(%l: i8, %r: i8, %o: i32):
+      %lx = arith.extsi %l : i8 to i32
+      %rx = arith.extsi %r : i8 to i32
+      %m = arith.muli %lx, %rx : i32
+      %a = arith.addi %o, %m : i32
+      linalg.yield %a : i32
+    } -> tensor<2x16xi32>
+    disc_plan.yield %c : tensor<2x16xi32>
+  }
+
   // Codes of 4 bits: the rows' factors are computed once, and two rows read words of eight codes.
   // CHECK-LABEL: func.func @nibbles
   // CHECK: llvm.call @disc_prepare_f32_f32(
@@ -101,6 +127,12 @@ module attributes {disc_plan.target = {vector_bits = 256 : i64}} {
 // CHECK-COUNT-8: arith.muli
 // CHECK: scf.yield
 // CHECK: scf.for
+
+// Sums start from the panel's first row.
+// CHECK-LABEL: llvm.func internal @disc_product_i8_i8_i32_x16_fours_shifted_ua_p_r2(
+// CHECK-SAME: %[[STARTS:[a-z0-9]*]]: !llvm.ptr {llvm.noalias})
+// CHECK: llvm.call_intrinsic "llvm.x86.avx512.vpdpbusd.256"({{.*}}) : (vector<8xi32>, vector<32xi8>, vector<32xi8>)
+// CHECK: llvm.load %[[STARTS]] {{.*}} vector<8xi32>
 
 // CHECK-LABEL: llvm.func internal @disc_prepare_f32_f32(
 // CHECK: vector.shuffle %{{.*}}, %{{.*}} [1, 2, 3, 4, 5, 6, 7, 7]

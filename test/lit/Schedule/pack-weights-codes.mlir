@@ -73,8 +73,8 @@ func.func @main(%x: tensor<?x64xf32> {disc_shape.dims = #disc_shape.dims<[S, 64]
 
 // Codes times codes: bytes stay bytes, two values of k side by side where the target sums pairs of products.
 // CHECK: disc_plan.global @packed0 : tensor<2x4x32xi8>
-// CHECK: disc_tensor.pack %{{.*}} panel 16 pairs : tensor<20x8xi8> -> tensor<2x4x32xi8>
-// CHECK: disc_tensor.unpack %{{.*}} panel 16 pairs : tensor<2x4x32xi8> -> tensor<20x8xi8>
+// CHECK: disc_tensor.pack %{{.*}} panel 16 together 2 : tensor<20x8xi8> -> tensor<2x4x32xi8>
+// CHECK: disc_tensor.unpack %{{.*}} panel 16 together 2 : tensor<2x4x32xi8> -> tensor<20x8xi8>
 #a = affine_map<(m, n, k) -> (m, k)>
 #b = affine_map<(m, n, k) -> (n, k)>
 #c = affine_map<(m, n, k) -> (m, n)>
@@ -94,6 +94,76 @@ func.func @main(%x: tensor<?x8xi8> {disc_shape.dims = #disc_shape.dims<[S, 8]>})
     ^bb0(%i: i8, %j: i8, %o: i32):
       %0 = arith.extsi %i : i8 to i32
       %1 = arith.extsi %j : i8 to i32
+      %2 = arith.muli %0, %1 : i32
+      %3 = arith.addi %o, %2 : i32
+      linalg.yield %3 : i32
+    } -> tensor<?x20xi32>
+    disc_plan.yield %p : tensor<?x20xi32>
+  }
+  return %y : tensor<?x20xi32>
+}
+}
+
+// -----
+
+// Four values of k where the target sums four products of bytes; the last row is a part of one. The target multiplies
+// unsigned by signed ones: the left ones are shifted, and a row of sums comes first.
+// CHECK: disc_plan.global @packed0 : tensor<2x4x64xi8>
+// CHECK: disc_tensor.pack %{{.*}} panel 16 together 4 left_shift 128 : tensor<20x9xi8> -> tensor<2x4x64xi8>
+// CHECK: disc_tensor.unpack %{{.*}} panel 16 together 4 left_shift 128 : tensor<2x4x64xi8> -> tensor<20x9xi8>
+#a = affine_map<(m, n, k) -> (m, k)>
+#b = affine_map<(m, n, k) -> (n, k)>
+#c = affine_map<(m, n, k) -> (m, n)>
+module attributes {disc_plan.target = {vector_bits = 256 : i64, i16_dot = true, i8_dot_mixed = true}} {
+disc_shape.symbol @S min 1
+func.func @main(%x: tensor<?x9xi8> {disc_shape.dims = #disc_shape.dims<[S, 9]>}) -> tensor<?x20xi32> {
+  %w = disc_tensor.parameter "w" : tensor<20x9xi8>
+  %y = disc_plan.kernel contraction ins(%x, %w : tensor<?x9xi8>, tensor<20x9xi8>) -> tensor<?x20xi32>
+      attributes {reason = "r"} {
+  ^bb0(%l: tensor<?x9xi8>, %r: tensor<20x9xi8>):
+    %zero = arith.constant 0 : i32
+    %n = disc_shape.dim <S>
+    %e = tensor.empty(%n) : tensor<?x20xi32>
+    %f = linalg.fill ins(%zero : i32) outs(%e : tensor<?x20xi32>) -> tensor<?x20xi32>
+    %p = linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]}
+        ins(%l, %r : tensor<?x9xi8>, tensor<20x9xi8>) outs(%f : tensor<?x20xi32>) {
+    ^bb0(%i: i8, %j: i8, %o: i32):
+      %0 = arith.extsi %i : i8 to i32
+      %1 = arith.extsi %j : i8 to i32
+      %2 = arith.muli %0, %1 : i32
+      %3 = arith.addi %o, %2 : i32
+      linalg.yield %3 : i32
+    } -> tensor<?x20xi32>
+    disc_plan.yield %p : tensor<?x20xi32>
+  }
+  return %y : tensor<?x20xi32>
+}
+}
+
+// -----
+
+// A target that multiplies bytes of one sign takes them as they are.
+// CHECK: disc_tensor.pack %{{.*}} panel 16 together 4 unsigned : tensor<20x9xi8> -> tensor<2x3x64xi8>
+// CHECK: disc_tensor.unpack %{{.*}} panel 16 together 4 : tensor<2x3x64xi8> -> tensor<20x9xi8>
+#a = affine_map<(m, n, k) -> (m, k)>
+#b = affine_map<(m, n, k) -> (n, k)>
+#c = affine_map<(m, n, k) -> (m, n)>
+module attributes {disc_plan.target = {vector_bits = 256 : i64, i16_dot = true, i8_dot = true}} {
+disc_shape.symbol @S min 1
+func.func @main(%x: tensor<?x9xi8> {disc_shape.dims = #disc_shape.dims<[S, 9]>}) -> tensor<?x20xi32> {
+  %w = disc_tensor.parameter "w" : tensor<20x9xi8>
+  %y = disc_plan.kernel contraction ins(%x, %w : tensor<?x9xi8>, tensor<20x9xi8>) -> tensor<?x20xi32>
+      attributes {reason = "r"} {
+  ^bb0(%l: tensor<?x9xi8>, %r: tensor<20x9xi8>):
+    %zero = arith.constant 0 : i32
+    %n = disc_shape.dim <S>
+    %e = tensor.empty(%n) : tensor<?x20xi32>
+    %f = linalg.fill ins(%zero : i32) outs(%e : tensor<?x20xi32>) -> tensor<?x20xi32>
+    %p = linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]}
+        ins(%l, %r : tensor<?x9xi8>, tensor<20x9xi8>) outs(%f : tensor<?x20xi32>) {
+    ^bb0(%i: i8, %j: i8, %o: i32):
+      %0 = arith.extui %i : i8 to i32
+      %1 = arith.extui %j : i8 to i32
       %2 = arith.muli %0, %1 : i32
       %3 = arith.addi %o, %2 : i32
       linalg.yield %3 : i32

@@ -2,12 +2,12 @@
 
 // The target sums pairs of products of bf16: two values of k lie side by side, and the left operand is rounded before.
 // CHECK: disc_plan.global @packed0 : tensor<1x4x64xbf16>
-// CHECK: disc_tensor.pack %{{.*}} batch [] n [0] k [1] panel 32 pairs : tensor<20x8xf32> -> tensor<1x4x64xbf16>
+// CHECK: disc_tensor.pack %{{.*}} batch [] n [0] k [1] panel 32 together 2 : tensor<20x8xf32> -> tensor<1x4x64xbf16>
 // CHECK: func.func @main(%[[X:.*]]: tensor<?x8xf32>
 // CHECK: %[[R:.*]] = disc_plan.kernel loop ins(%[[X]] : tensor<?x8xf32>) -> tensor<?x8xbf16>
 // CHECK: arith.truncf
 // CHECK: disc_plan.kernel contraction ins(%{{.*}}, %[[R]] : tensor<1x4x64xbf16>, tensor<?x8xbf16>)
-// CHECK: disc_tensor.unpack %{{.*}} panel 32 pairs : tensor<1x4x64xbf16> -> tensor<20x8xbf16>
+// CHECK: disc_tensor.unpack %{{.*}} panel 32 together 2 : tensor<1x4x64xbf16> -> tensor<20x8xbf16>
 // CHECK: ^bb0(%{{.*}}: bf16, %{{.*}}: bf16, %{{.*}}: f32):
 #a = affine_map<(m, n, k) -> (m, k)>
 #b = affine_map<(m, n, k) -> (n, k)>

@@ -354,8 +354,24 @@ func.func @t36(%x: tensor<4xf32>) {
 // -----
 
 func.func @t38(%w: tensor<64x32xf32>) {
-  // expected-error @+1 {{with nibbles needs panels of i32 without pairs (T38)}}
+  // expected-error @+1 {{with nibbles needs panels of i32 without `together` (T38)}}
   %0 = disc_tensor.pack %w batch [] n [0] k [1] panel 16 nibbles : tensor<64x32xf32> -> tensor<4x16x16xf32>
+  return
+}
+
+// -----
+
+func.func @t40(%w: tensor<64x32xi16>) {
+  // expected-error @+1 {{puts 4 values of k together, not 1, 2, or 4 bytes (T40)}}
+  %0 = disc_tensor.pack %w batch [] n [0] k [1] panel 16 together 4 : tensor<64x32xi16> -> tensor<4x8x64xi16>
+  return
+}
+
+// -----
+
+func.func @t40_shift(%p: tensor<4x9x64xi8>) {
+  // expected-error @+1 {{shifts by 64, not by 128 or -128, with 4 values of k together (T40)}}
+  %0 = disc_tensor.unpack %p batch [] n [0] k [1] panel 16 together 4 left_shift 64 : tensor<4x9x64xi8> -> tensor<64x32xi8>
   return
 }
 

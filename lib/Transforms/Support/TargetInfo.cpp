@@ -1,6 +1,6 @@
-//===- TargetInfo.cpp - what schedules need to know of a machine ----------===//
+//===- TargetInfo.cpp - what passes need to know of a machine -------------===//
 
-#include "lib/Transforms/Schedule/TargetInfo.h"
+#include "lib/Transforms/Support/TargetInfo.h"
 
 #include "llvm/Support/MathExtras.h"
 #include <algorithm>
@@ -26,14 +26,16 @@ TargetInfo TargetInfo::get(ModuleOp module) {
   read("l3_bytes", info.l3Bytes);
   read("cores", info.cores);
   read("warp", info.warp);
-  if (auto flag = dict.getAs<BoolAttr>("bf16_dot"))
-    info.bf16Dot = flag.getValue();
-  if (auto flag = dict.getAs<BoolAttr>("i16_dot"))
-    info.i16Dot = flag.getValue();
-  if (auto flag = dict.getAs<BoolAttr>("matrix_unit"))
-    info.matrixUnit = flag.getValue();
-  if (auto flag = dict.getAs<BoolAttr>("fma"))
-    info.fma = flag.getValue();
+  auto readFlag = [&](StringRef key, bool &value) {
+    if (auto attr = dict.getAs<BoolAttr>(key))
+      value = attr.getValue();
+  };
+  readFlag("bf16_dot", info.bf16Dot);
+  readFlag("i16_dot", info.i16Dot);
+  readFlag("i8_dot", info.i8Dot);
+  readFlag("i8_dot_mixed", info.i8DotMixed);
+  readFlag("matrix_unit", info.matrixUnit);
+  readFlag("fma", info.fma);
   return info;
 }
 

@@ -1,6 +1,6 @@
-//===- TargetInfo.h - what schedules need to know of a machine ---*- C++ -*-===//
-#ifndef DISC_TRANSFORMS_SCHEDULE_TARGETINFO_H
-#define DISC_TRANSFORMS_SCHEDULE_TARGETINFO_H
+//===- TargetInfo.h - what passes need to know of a machine -------*- C++ -*-===//
+#ifndef DISC_TRANSFORMS_SUPPORT_TARGETINFO_H
+#define DISC_TRANSFORMS_SUPPORT_TARGETINFO_H
 
 #include "mlir/IR/BuiltinOps.h"
 #include <optional>
@@ -19,7 +19,9 @@ struct TargetInfo {
   int64_t warp = 32;       // threads of a device that step together
   bool matrixUnit = false; // of a device: warps have the instructions of lib/Target/GPU/MatrixUnit.h
   bool bf16Dot = false;
-  bool i16Dot = false; // sums of pairs of products of i16 in i32 are instructions
+  bool i16Dot = false;     // sums of pairs of products of i16 in i32 are instructions
+  bool i8Dot = false;      // sums of four products of bytes in i32 are, with one sign,
+  bool i8DotMixed = false; // or of unsigned and signed ones
   bool fma = true;
 
   static constexpr llvm::StringLiteral attrName = "disc_plan.target";
@@ -37,4 +39,4 @@ struct TargetInfo {
 
 } // namespace mlir::disc
 
-#endif // DISC_TRANSFORMS_SCHEDULE_TARGETINFO_H
+#endif // DISC_TRANSFORMS_SUPPORT_TARGETINFO_H
