@@ -355,6 +355,22 @@ static bool shareLeftOperand(const KernelGroup &a, const KernelGroup &b, ShapeAn
   return true;
 }
 
+/// Whether the group is computed of parameters alone, to no more bytes than it reads: each call would compute it again
+/// where the results can be kept. Codes of weights, which become larger, are read as they are.
+bool KernelGroups::isForLoad(const KernelGroup &group) {
+  auto bytes = [](auto values) {
+    int64_t sum = 0;
+    for (Value v : values)
+      if (auto type = dyn_cast<RankedTensorType>(v.getType()); type && type.hasStaticShape())
+        sum += type.getNumElements() * int64_t(llvm::divideCeil(type.getElementTypeBitWidth(), 8));
+    return sum;
+  };
+  return llvm::all_of(group.ops, [&](Operation *op) {
+    auto generic = dyn_cast<linalg::GenericOp>(op);
+    return generic && known.contains(op) && bytes(op->getResults()) <= bytes(generic.getInputs());
+  });
+}
+
 bool KernelGroups::tryMerge(KernelGroup &producer, KernelGroup &consumer) {
   auto isReducing = [](const KernelGroup &g) { return g.kind == KernelKind::Row || g.kind == KernelKind::Column; };
   // Only groups made of linalg.generic grow, and loops of concatenations where those are read at points.
@@ -376,6 +392,8 @@ bool KernelGroups::tryMerge(KernelGroup &producer, KernelGroup &consumer) {
       (consumer.kind == KernelKind::Convolution && producer.kind != KernelKind::Loop))
     return false;
   if (isReducing(producer) && isReducing(consumer) && producer.kind != consumer.kind)
+    return false;
+  if (isForLoad(producer) && !llvm::all_of(consumer.ops, [&](Operation *op) { return known.contains(op); }))
     return false;
 
   KernelGroup merged;

@@ -19,6 +19,7 @@
 #include "dialects/Plan/PlanDialect.h"
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Transforms/Support/ShapeAnalysis.h"
+#include "lib/Transforms/Support/KnownAtLoad.h"
 #include "lib/Transforms/Support/SymbolBindings.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -59,11 +60,13 @@ private:
   bool tryMerge(KernelGroup &producer, KernelGroup &consumer);
   bool isConsistent(const KernelGroup &merged) const;
   bool makesCycle(const llvm::SetVector<Operation *> &ops) const;
+  bool isForLoad(const KernelGroup &group);
   void seed(Operation *op);
   void joinRows(AttentionOp op);
 
   Block &block;
   SymbolBindings bindings;
+  KnownAtLoad known;
   ShapeAnalysis &shapes;
   const bool manyProducts, fuseConcats;
   llvm::DenseMap<Operation *, KernelGroup *> groups;

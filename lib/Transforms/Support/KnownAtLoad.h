@@ -10,20 +10,23 @@
 #include "dialects/Plan/PlanDialect.h"
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Transforms/Support/ViewLayout.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 namespace mlir::disc {
 
 /// Answers which operations of the host flow are known at load. The answers are kept: ask a new object after changes.
 class KnownAtLoad {
 public:
-  /// Whether `op` is a parameter, or a view or kernel of what is known at load that mentions no symbol and is not a
-  /// result of the model: the caller's buffers are written by each call.
+  /// Whether `op` is a parameter, or a view, a kernel, or what will be one, of what is known at load that mentions no
+  /// symbol and is not a result of the model: the caller's buffers are written by each call.
   bool contains(Operation *op) {
     if (auto known = answers.find(op); known != answers.end())
       return known->second;
     bool answer = isa<ParameterOp>(op) ||
-                  ((isView(op) || isa<KernelOp>(op)) && op->getNumOperands() != 0 && mentionsNoSymbol(op) &&
-                   !isReturned(op) && llvm::all_of(op->getOperands(), [&](Value v) { return isOperand(v); }));
+                  ((isView(op) || isa<KernelOp, linalg::LinalgOp>(op)) && op->getNumOperands() != 0 &&
+                   mentionsNoSymbol(op) && !isReturned(op) &&
+                   llvm::all_of(op->getOperands(), [&](Value v) { return isOperand(v); }));
     return answers[op] = answer;
   }
 
@@ -37,7 +40,8 @@ private:
       return false;
     if (auto dim = dyn_cast<DimOp>(def))
       return dim.getExprAttr().getValue().isConstant();
-    return def->hasTrait<OpTrait::ConstantLike>() || contains(def);
+    return def->hasTrait<OpTrait::ConstantLike>() || (isa<tensor::EmptyOp>(def) && def->getNumOperands() == 0) ||
+           contains(def);
   }
 
   static bool isReturned(Operation *op) {

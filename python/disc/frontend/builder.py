@@ -81,6 +81,8 @@ class Builder(RegionBuilder):
         super().__init__()
         self.valued: set[str] = set()
         """The symbols that have values somewhere."""
+        self.zeros: set[str] = set()
+        """The parameters of whole numbers, one at most for each channel, that are all 0 at present."""
 
     @property
     def out(self) -> ResultInfo:

@@ -406,6 +406,8 @@ class Lowering:
             if name in self._constants and not dims:
                 # A number that export lifted out of the model's code, not data.
                 return self.builder.full([], tensor.item(), tensor.dtype)
+            if tensor.dim() <= 1 and tensor.dtype in (torch.int8, torch.int32, torch.int64) and not tensor.any():
+                self.builder.zeros.add(name)
             return self.parameter(name, dims, tensor.dtype)
 
     def parameter(self, name: str, dims: tuple[int, ...], dtype: torch.dtype) -> Tensor:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch_mlir import ir
 
 from .. import dtypes, scalar
 from ..builder import Builder
@@ -116,8 +117,24 @@ def dequantize_per_channel(
     b: Builder, x: Tensor, scales: Tensor, zeros: Tensor | None, axis: int, low: Any = None, high: Any = None, *_: Any
 ) -> Tensor:
     """(x - zero) * scale, with the numbers of each slice along ``axis``."""
+    if zeros is not None and _are_zero(b, zeros):
+        scales, zeros = _with_zeros(b, scales, zeros), None
     zero = None if zeros is None else _along(b, x, zeros, axis)
     return _dequantized(b, x, _along(b, x, scales, axis), zero, low, high)
+
+
+def _are_zero(b: Builder, zeros: Tensor) -> bool:
+    owner = zeros.value.owner
+    return owner.name == "disc_tensor.parameter" and ir.StringAttr(owner.attributes["name"]).value in b.zeros
+
+
+def _with_zeros(b: Builder, scales: Tensor, zeros: Tensor) -> Tensor:
+    """``scales``. That the zero points are still 0, as when the model was compiled, is checked when it is loaded."""
+
+    def fn(scale: Elem, zero: Elem) -> Elem:
+        return scale + b.checked_index(zero, 1, wrap=False).to(scale.dtype)
+
+    return b.map(scales.dtype, [scales, zeros], fn, dims=scales.dims)
 
 
 @lowers("torch.quantized_decomposed.dequantize_per_token")
