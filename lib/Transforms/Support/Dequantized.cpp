@@ -54,10 +54,13 @@ struct Scalar {
 /// The computation at points that gives `tensor`; null if it is something else.
 linalg::GenericOp elementwise(Value tensor) {
   auto op = tensor.getDefiningOp<linalg::GenericOp>();
-  bool ok =
-      op && op->getNumResults() == 1 && op.getNumReductionLoops() == 0 && op.getIndexingMapsArray().back().isIdentity();
+  bool ok = op && op->getNumResults() == 1 && op.getNumReductionLoops() == 0 &&
+            op.getIndexingMapsArray().back().isPermutation();
   return ok ? op : linalg::GenericOp();
 }
+
+/// Where the loops of such a computation are for an element of its result.
+AffineMap loopsAt(linalg::GenericOp op) { return inversePermutation(op.getIndexingMapsArray().back()); }
 
 /// Where the scalar is computed that is read as the block argument `x`; nothing if that is no computation at points.
 std::optional<Scalar> producer(Scalar x) {
@@ -68,7 +71,7 @@ std::optional<Scalar> producer(Scalar x) {
   linalg::GenericOp from = elementwise(behindKernel(operand.get()));
   if (!from || x.op.isDpsInit(&operand))
     return std::nullopt;
-  AffineMap at = x.op.getMatchingIndexingMap(&operand).compose(x.at);
+  AffineMap at = loopsAt(from).compose(x.op.getMatchingIndexingMap(&operand).compose(x.at));
   return Scalar{from.getBody()->getTerminator()->getOperand(0), from, at};
 }
 
@@ -228,12 +231,12 @@ Value disc::behindConversion(Value value) {
   linalg::GenericOp op = elementwise(behindKernel(value));
   if (!op)
     return {};
-  AffineMap at = AffineMap::getMultiDimIdentityMap(op.getNumLoops(), op.getContext());
+  AffineMap at = loopsAt(op);
   auto arg = dyn_cast<BlockArgument>(converted({op.getBody()->getTerminator()->getOperand(0), op, at}).value);
   if (!arg || arg.getOwner() != op.getBody())
     return {};
   OpOperand &operand = op->getOpOperand(arg.getArgNumber());
-  bool isWhole = !op.isDpsInit(&operand) && op.getMatchingIndexingMap(&operand).isIdentity();
+  bool isWhole = !op.isDpsInit(&operand) && op.getMatchingIndexingMap(&operand) == op.getIndexingMapsArray().back();
   return isWhole ? behindKernel(operand.get()) : Value();
 }
 
@@ -251,7 +254,7 @@ std::optional<Dequantized> Dequantized::match(Value value) {
   linalg::GenericOp op = elementwise(behindKernel(value));
   if (!op)
     return std::nullopt;
-  AffineMap at = AffineMap::getMultiDimIdentityMap(op.getNumLoops(), op.getContext());
+  AffineMap at = loopsAt(op);
   Dequantized out;
   Scalar point{op.getBody()->getTerminator()->getOperand(0), op, at};
   bool isFloat = isa<FloatType>(getElementTypeOrSelf(value.getType()));
