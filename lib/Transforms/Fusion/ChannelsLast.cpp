@@ -59,14 +59,18 @@ Permutation toFirst(int64_t rank) {
   return out;
 }
 
+/// Otherwise it is an input of the net, whose order says nothing of what follows.
+bool isComputed(Value v) {
+  Operation *def = v.getDefiningOp();
+  return def && !isa<ParameterOp>(def);
+}
+
 /// What `v` is a view of, if it is a tensor with channels last in torch's order; else null.
 Value channelsLast(Value v) {
   auto permute = v.getDefiningOp<PermuteOp>();
   if (!permute || rankOf(v) < 3 || permute.getPermutation() != ArrayRef<int64_t>(toFirst(rankOf(v))))
     return {};
-  // Otherwise it is an input of the net, whose order says nothing of what follows.
-  Operation *def = permute.getSource().getDefiningOp();
-  return def && !isa<ParameterOp>(def) ? permute.getSource() : Value();
+  return isComputed(permute.getSource()) ? permute.getSource() : Value();
 }
 
 struct Rewriter {
@@ -145,6 +149,93 @@ struct Rewriter {
     return found;
   }
 
+  /// The loops of a reduction in the order in which it lies what it reads, if that is a permutation; empty if it is
+  /// not. Where the last one is summed, those that are not come first: vectors run along sums of one result then.
+  Permutation orderInMemory(linalg::GenericOp op) {
+    if (readsChannelsLast(op))
+      return toLast(op.getNumLoops());
+    for (OpOperand *operand : op.getDpsInputOperands()) {
+      auto view = operand->get().getDefiningOp<PermuteOp>();
+      if (!view || !isComputed(view.getSource()) || !op.getMatchingIndexingMap(operand).isIdentity())
+        continue;
+      Permutation order(op.getNumLoops());
+      for (auto [i, p] : llvm::enumerate(view.getPermutation()))
+        order[p] = i;
+      auto isSummed = [&](int64_t loop) { return op.getIteratorTypesArray()[loop] == utils::IteratorType::reduction; };
+      SmallVector<SymExpr> dims = shapes.dims(operand->get());
+      auto found = llvm::find_if(llvm::reverse(order), [&](int64_t loop) { return !dims[loop].isConstant(1); });
+      bool endsInSum = found != order.rend() && isSummed(*found);
+      auto split = [&](auto first) {
+        Permutation out;
+        llvm::copy_if(order, std::back_inserter(out), first);
+        llvm::copy_if(order, std::back_inserter(out), [&](int64_t loop) { return !first(loop); });
+        order = out;
+      };
+      // A sum over one element is no reason to run along it.
+      split([&](int64_t loop) { return isSummed(loop) && dims[loop].isConstant(1); });
+      if (endsInSum)
+        split([&](int64_t loop) { return !isSummed(loop); });
+      return order;
+    }
+    return {};
+  }
+
+  /// A reshape that splits the channels, and at most makes one dimension of those behind them, is one of what lies in
+  /// memory, with a permutation behind it.
+  bool visit(ReshapeOp op) {
+    Value source = channelsLast(op.getSource());
+    if (!source)
+      return false;
+    SmallVector<SymExpr> from = shapes.dims(op.getSource()), to = shapes.dims(op.getResult());
+    if (to.size() < 3 || !shapes.equal(from[0], to[0]) || !from[1].isConstant())
+      return false;
+    size_t behind = 1;
+    int64_t channels = 1;
+    for (; behind < to.size() && to[behind].isConstant() && channels < from[1].constant(); ++behind)
+      channels *= to[behind].constant();
+    // Groups of one channel: a dimension of one element is a part of the channels if it is not needed behind them.
+    auto rest = [&] { return ArrayRef(to).drop_front(behind); };
+    ArrayRef<SymExpr> spatial = ArrayRef(from).drop_front(2);
+    SymExpr all(1);
+    for (const SymExpr &extent : spatial)
+      all *= extent;
+    auto fits = [&] {
+      return (rest().size() == 1 && shapes.equal(rest()[0], all)) ||
+             (rest().size() == spatial.size() && llvm::all_of(llvm::zip(rest(), spatial), [&](auto pair) {
+                return shapes.equal(std::get<0>(pair), std::get<1>(pair));
+              }));
+    };
+    while (channels == from[1].constant() && !fits() && behind < to.size() && to[behind].isConstant(1))
+      ++behind;
+    if (channels != from[1].constant() || !fits())
+      return false;
+
+    // [n, rest..., split channels...]
+    Permutation order{0}, back{0};
+    for (size_t d = behind; d < to.size(); ++d)
+      order.push_back(d);
+    for (size_t d = 1; d < behind; ++d)
+      order.push_back(d), back.push_back(int64_t(to.size() - behind + d));
+    for (size_t d = behind; d < to.size(); ++d)
+      back.push_back(int64_t(d - behind + 1));
+    auto type = cast<RankedTensorType>(op.getResult().getType());
+    SmallVector<int64_t> shape;
+    SmallVector<SymExpr> dims;
+    SmallVector<Value> sizes;
+    for (int64_t d : order) {
+      shape.push_back(type.getDimSize(d));
+      dims.push_back(to[d]);
+      if (type.isDynamicDim(d))
+        sizes.push_back(op.getSizes()[llvm::count_if(type.getShape().take_front(d), ShapedType::isDynamic)]);
+    }
+    OpBuilder b(op);
+    auto moved = ReshapeOp::create(b, op.getLoc(), RankedTensorType::get(shape, type.getElementType()), source, sizes);
+    setDims(moved, dims);
+    op.replaceAllUsesWith(permute(b, op.getLoc(), moved, back).getResult());
+    op.erase();
+    return true;
+  }
+
   /// Whether the result of a reduction still has its dimensions in the order of the loops, if they are in this order.
   static bool staysInOrder(linalg::GenericOp op, ArrayRef<int64_t> order) {
     SmallVector<int64_t> places;
@@ -156,15 +247,18 @@ struct Rewriter {
 
   bool visit(linalg::GenericOp op) {
     int64_t rank = op.getNumLoops();
-    if (rank < 3 || op->getNumResults() != 1 || !readsChannelsLast(op))
+    if (rank < 3 || op->getNumResults() != 1)
       return false;
     if (op.getNumReductionLoops()) {
-      if (linalg::isaContractionOpInterface(op) || !staysInOrder(op, toLast(rank)))
+      Permutation order = orderInMemory(op);
+      if (linalg::isaContractionOpInterface(op) || order.empty() || !staysInOrder(op, order))
         return false;
-      reorder(op, toLast(rank));
+      reorder(op, order);
       readThrough(op);
       return true;
     }
+    if (!readsChannelsLast(op))
+      return false;
     AffineMap result = op.getIndexingMapsArray().back();
     auto empty = op.getDpsInits()[0].getDefiningOp<tensor::EmptyOp>();
     if (!result.isIdentity() || !empty)
@@ -306,7 +400,8 @@ struct Rewriter {
     bool changed = false;
     for (Operation &op : llvm::make_early_inc_range(block))
       changed |= llvm::TypeSwitch<Operation *, bool>(&op)
-                     .Case<linalg::GenericOp, ConcatOp, SliceOp, BranchOp, PermuteOp>([&](auto o) { return visit(o); })
+                     .Case<linalg::GenericOp, ConcatOp, SliceOp, BranchOp, PermuteOp, ReshapeOp>(
+                         [&](auto o) { return visit(o); })
                      .Default(false);
     return changed;
   }
