@@ -111,6 +111,27 @@ static bool foldOperands(linalg::GenericOp op, ShapeAnalysis &shapes) {
   return changed;
 }
 
+/// Whether `op` is a product, or computes each element from one of a product or convolution at the same place, whose
+/// columns are its last dimension.
+static bool hasColumns(Operation *op) {
+  for (int steps = 0; op && steps < 16; ++steps) {
+    if (isa<ConvolutionOp>(op))
+      return true;
+    auto generic = dyn_cast<linalg::GenericOp>(op);
+    if (!generic)
+      return false;
+    AffineMap result = generic.getIndexingMapsArray().back();
+    if (generic.getNumReductionLoops())
+      return linalg::isaContractionOpInterface(generic) && result.getNumResults() > 1;
+    op = nullptr;
+    for (OpOperand *operand : generic.getDpsInputOperands())
+      if (generic.getMatchingIndexingMap(operand) == result)
+        if (Operation *def = operand->get().getDefiningOp(); def && hasColumns(def))
+          op = def;
+  }
+  return false;
+}
+
 /// permute(generic) with no other use: the generic writes its result in the permuted order.
 static bool foldResult(PermuteOp permute, ShapeAnalysis &shapes) {
   auto op = permute.getSource().getDefiningOp<linalg::GenericOp>();
@@ -118,6 +139,11 @@ static bool foldResult(PermuteOp permute, ShapeAnalysis &shapes) {
     return false;
   // Rows and columns are stored in the order in which they are computed.
   if (op.getNumReductionLoops() && !linalg::isaContractionOpInterface(op))
+    return false;
+  // Vectors run along a product's columns: where those end up apart, a loop moves whole squares of them faster.
+  int64_t last = tensorType(permute.getSource()).getRank() - 1;
+  if (last > 0 && permute.getPermutation().back() != last && !shapes.dims(permute.getSource()).back().isConstant(1) &&
+      hasColumns(op))
     return false;
   // A reduction's init would have to be permuted too; fills and empties can be made anew.
   Value init = op.getDpsInits()[0];

@@ -179,7 +179,7 @@ def _key(buffer: _Buffer) -> tuple[int, str]:
 
 
 def _version(value: Any) -> int:
-    return value._version if isinstance(value, Tensor) else 0
+    return value._version if isinstance(value, Tensor) and not value.is_inference() else 0
 
 
 def _buffers(root: torch.nn.Module) -> list[_Buffer]:
