@@ -122,7 +122,7 @@ class CompiledGraph:
         """Whether the parameters are those that were packed, unchanged."""
         for i, tensor, version, data in self._fixed:
             given = args[i]
-            if given is not tensor or given._version != version or given.data_ptr() != data:
+            if given is not tensor or _version(given) != version or given.data_ptr() != data:
                 return False
         return not self._changed_by_data()
 
@@ -167,7 +167,7 @@ class CompiledGraph:
         self._aliases = [aliases_of(tensor) for tensor in fixed.values()]  # While the former ones are still there.
         self._aliased = True
         self._changes = self._changes_by_data()
-        self._fixed = [(i, tensor, tensor._version, tensor.data_ptr()) for i, tensor in fixed.items()]
+        self._fixed = [(i, tensor, _version(tensor), tensor.data_ptr()) for i, tensor in fixed.items()]
 
     def _changed_by_data(self) -> bool:
         count = reads()
@@ -217,3 +217,8 @@ class _Alone:
 
     def __exit__(self, *_: object) -> None:
         self._turns._changed.release()
+
+
+def _version(tensor: torch.Tensor) -> int:
+    """How often the tensor has changed; inference tensors do not count that."""
+    return 0 if tensor.is_inference() else tensor._version

@@ -32,6 +32,7 @@ from .fallback import Fallbacks, forget
 from .finish import finish
 from .float_inputs import Path, as_tensors, find_floats, floats_as_inputs
 from .hints import without_assumed_bounds
+from .inference_mode import outside_inference_mode
 from .input_check import check_inputs
 from .keyword_arguments import named_keywords
 from .lower import Lowering
@@ -258,7 +259,7 @@ def import_program(
             training=training,
         )
     signature = signature_of(model)
-    with named_keywords(model, kwargs):
+    with outside_inference_mode(model), named_keywords(model, kwargs):
         imported = _imported_module(
             model, args, kwargs, dynamic_shapes, library, fallback, examples, negotiation, training
         )
