@@ -13,6 +13,8 @@
 // the target needs instructions for four products of bytes (`i8_dot`, `i8_dot_mixed`), and the channels are a multiple
 // of four: others are convolutions of floats, as before.
 //
+// Convolutions of integers, codes less their zero points, are the same without scales.
+//
 // Test: test/lit/Fusion/integer-convolutions.mlir
 //
 //===----------------------------------------------------------------------===//
@@ -98,8 +100,9 @@ public:
 
   void run() {
     auto weight = cast<RankedTensorType>(op.getWeight().getType());
-    if (!getElementTypeOrSelf(op.getResult().getType()).isF32() || !weight.hasStaticShape() ||
-        weight.getShape().back() % together != 0 ||
+    Type element = getElementTypeOrSelf(op.getResult().getType());
+    isFloat = element.isF32();
+    if ((!isFloat && !element.isInteger(32)) || !weight.hasStaticShape() || weight.getShape().back() % together != 0 ||
         llvm::any_of(op.getInputDilations(), [](int64_t d) { return d != 1; }))
       return;
     std::optional<Codes> x = Codes::of(op.getInput()), w = Codes::of(op.getWeight());
@@ -113,11 +116,11 @@ public:
       return;
     if ((w->from.zero && !w->from.zero.isZero()) || !isForFilters(*w))
       return;
-    // Exact as long as nothing is larger than an i32: a code less its zero point is below 256.
+    // Floats are exact as long as nothing is larger than an i32: a code less its zero point is below 256.
     int64_t depth = 1;
     for (int64_t extent : weight.getShape().drop_front(2))
       depth *= extent;
-    if (depth > INT32_MAX / (255 * (w->from.codes.isUnsigned ? 255 : 128)))
+    if (isFloat && depth > INT32_MAX / (255 * (w->from.codes.isUnsigned ? 255 : 128)))
       return;
     rewrite(*x, *w, zero ? int64_t(*zero.value()) : 0);
   }
@@ -152,6 +155,11 @@ private:
                                          op.getHigh(), op.getDilations(), op.getInputDilations(),
                                          x.from.codes.isUnsigned, w.from.codes.isUnsigned, zero);
     setDims(product, dims);
+    if (!isFloat && zero == 0) {
+      op.replaceAllUsesWith(product.getResult());
+      op.erase();
+      return;
+    }
 
     // The values of the last step, and where they are read.
     SmallVector<Value> inputs{product.getResult()};
@@ -189,6 +197,10 @@ private:
           if (sums >= 0) {
             Value code = arith::ConstantOp::create(inner, at, inner.getI32IntegerAttr(int32_t(zero)));
             v = arith::SubIOp::create(inner, at, v, arith::MulIOp::create(inner, at, code, args[sums]));
+          }
+          if (!isFloat) {
+            linalg::YieldOp::create(inner, at, v);
+            return;
           }
           v = arith::SIToFPOp::create(inner, at, f32, v);
           auto scaleBy = [&](const PointOperand &scale, int place) {
@@ -245,6 +257,7 @@ private:
   ConvolutionOp op;
   ShapeAnalysis &shapes;
   OpBuilder b;
+  bool isFloat = true;
 };
 
 struct IntegerConvolutions : disc::impl::IntegerConvolutionsBase<IntegerConvolutions> {

@@ -99,4 +99,35 @@ module {
     }
     return %1 : tensor<2x4x8xf32>
   }
+
+  // Groups of channels are split where they lie; sums over a group of one channel run over the columns.
+  // CHECK-LABEL: func.func @groups
+  // CHECK: %[[R:.*]] = disc_tensor.reshape %{{.*}} : tensor<2x?x6xf32> -> tensor<2x?x6x1xf32>
+  // CHECK: linalg.generic {{.*}} iterator_types = ["reduction", "parallel", "reduction", "parallel"]} ins(%[[R]] :
+  // CHECK: %[[T:.*]] = disc_tensor.reshape %{{.*}} : tensor<2x?x6xf32> -> tensor<2x?x2x3xf32>
+  // CHECK: linalg.generic {{.*}} iterator_types = ["parallel", "parallel", "reduction", "reduction"]} ins(%[[T]] :
+  func.func @groups(%x: tensor<2x?x4xf32> {disc_shape.dims = #disc_shape.dims<[2, H, 4]>}) -> (tensor<2x6xf32>, tensor<2x2xf32>) {
+    %w = disc_tensor.parameter "g" : tensor<1x6x1x4xf32>
+    %h = disc_shape.dim <H>
+    %zero = arith.constant 0.0 : f32
+    %c = disc_tensor.convolution %x, %w strides [1] low [0] high [0] dilations [1] input_dilations [1] {disc_shape.dims = [#disc_shape.dims<[2, H, 6]>]} : tensor<2x?x4xf32>, tensor<1x6x1x4xf32> -> tensor<2x?x6xf32>
+    %0 = disc_tensor.permute %c [0, 2, 1] {disc_shape.dims = [#disc_shape.dims<[2, 6, H]>]} : tensor<2x?x6xf32> -> tensor<2x6x?xf32>
+    %1 = disc_tensor.reshape %0(%h) {disc_shape.dims = [#disc_shape.dims<[2, 6, 1, H]>]} : tensor<2x6x?xf32> -> tensor<2x6x1x?xf32>
+    %e1 = tensor.empty() : tensor<2x6xf32>
+    %f1 = linalg.fill ins(%zero : f32) outs(%e1 : tensor<2x6xf32>) -> tensor<2x6xf32>
+    %s1 = linalg.generic {indexing_maps = [#id, affine_map<(n, c, h, w) -> (n, c)>], iterator_types = ["parallel", "parallel", "reduction", "reduction"]} ins(%1 : tensor<2x6x1x?xf32>) outs(%f1 : tensor<2x6xf32>) {
+    ^bb0(%i: f32, %o: f32):
+      %a = arith.addf %o, %i : f32
+      linalg.yield %a : f32
+    } -> tensor<2x6xf32>
+    %2 = disc_tensor.reshape %0(%h) {disc_shape.dims = [#disc_shape.dims<[2, 2, 3, H]>]} : tensor<2x6x?xf32> -> tensor<2x2x3x?xf32>
+    %e2 = tensor.empty() : tensor<2x2xf32>
+    %f2 = linalg.fill ins(%zero : f32) outs(%e2 : tensor<2x2xf32>) -> tensor<2x2xf32>
+    %s2 = linalg.generic {indexing_maps = [#id, affine_map<(n, c, h, w) -> (n, c)>], iterator_types = ["parallel", "parallel", "reduction", "reduction"]} ins(%2 : tensor<2x2x3x?xf32>) outs(%f2 : tensor<2x2xf32>) {
+    ^bb0(%i: f32, %o: f32):
+      %a = arith.addf %o, %i : f32
+      linalg.yield %a : f32
+    } -> tensor<2x2xf32>
+    return %s1, %s2 : tensor<2x6xf32>, tensor<2x2xf32>
+  }
 }

@@ -145,3 +145,43 @@ func.func @column(%x: tensor<?x?x8xf32> {disc_shape.dims = #disc_shape.dims<[B, 
   } -> tensor<?x8xf32>
   return %sum : tensor<?x8xf32>
 }
+
+// -----
+
+// What parameters alone decide is a kernel of its own, which is hoisted to load, unless it would be larger than what it
+// reads.
+// CHECK-LABEL: func.func @load
+// CHECK: %[[SUM:.*]] = disc_plan.kernel loop ins(%{{.*}}, %{{.*}} : tensor<8xf32>, tensor<8xi64>) -> tensor<8xf32>
+// CHECK: disc_plan.kernel loop ins(%{{.*}}, %{{.*}}, %[[SUM]] : tensor<8xi8>, tensor<?x8xf32>, tensor<8xf32>) -> tensor<?x8xf32>
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#row = affine_map<(d0, d1) -> (d1)>
+#one = affine_map<(d0) -> (d0)>
+disc_shape.symbol @S min 1
+func.func @load(%x: tensor<?x8xf32> {disc_shape.dims = #disc_shape.dims<[S, 8]>}) -> tensor<?x8xf32> {
+  %s = disc_shape.dim <S>
+  %a = disc_tensor.parameter "a" : tensor<8xf32>
+  %b = disc_tensor.parameter "b" : tensor<8xi64>
+  %c = disc_tensor.parameter "c" : tensor<8xi8>
+  %e = tensor.empty() : tensor<8xf32>
+  %sum = linalg.generic {indexing_maps = [#one, #one, #one], iterator_types = ["parallel"]} ins(%a, %b : tensor<8xf32>, tensor<8xi64>) outs(%e : tensor<8xf32>) {
+  ^bb0(%i: f32, %j: i64, %o: f32):
+    %0 = arith.sitofp %j : i64 to f32
+    %1 = arith.addf %i, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<8xf32>
+  %e1 = tensor.empty() : tensor<8xf32>
+  %wide = linalg.generic {indexing_maps = [#one, #one], iterator_types = ["parallel"]} ins(%c : tensor<8xi8>) outs(%e1 : tensor<8xf32>) {
+  ^bb0(%i: i8, %o: f32):
+    %0 = arith.sitofp %i : i8 to f32
+    linalg.yield %0 : f32
+  } -> tensor<8xf32>
+  %e2 = tensor.empty(%s) : tensor<?x8xf32>
+  %y = linalg.generic {indexing_maps = [#id, #row, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %sum, %wide : tensor<?x8xf32>, tensor<8xf32>, tensor<8xf32>) outs(%e2 : tensor<?x8xf32>) {
+  ^bb0(%i: f32, %j: f32, %k: f32, %o: f32):
+    %0 = arith.addf %i, %j : f32
+    %1 = arith.mulf %0, %k : f32
+    linalg.yield %1 : f32
+  } -> tensor<?x8xf32>
+  return %y : tensor<?x8xf32>
+}
