@@ -140,9 +140,10 @@ static bool foldResult(PermuteOp permute, ShapeAnalysis &shapes) {
   // Rows and columns are stored in the order in which they are computed.
   if (op.getNumReductionLoops() && !linalg::isaContractionOpInterface(op))
     return false;
-  // Vectors run along a product's columns: where those end up apart, a loop moves whole squares of them faster.
+  // Vectors run along a product's columns: where those end up apart, a loop moves whole squares of them faster. The
+  // transpose of a matrix is mostly a gradient of weights, which are small.
   int64_t last = tensorType(permute.getSource()).getRank() - 1;
-  if (last > 0 && permute.getPermutation().back() != last && !shapes.dims(permute.getSource()).back().isConstant(1) &&
+  if (last > 1 && permute.getPermutation().back() != last && !shapes.dims(permute.getSource()).back().isConstant(1) &&
       hasColumns(op))
     return false;
   // A reduction's init would have to be permuted too; fills and empties can be made anew.

@@ -18,8 +18,8 @@
 
 #include "dialects/Plan/PlanDialect.h"
 #include "dialects/Tensor/TensorDialect.h"
-#include "lib/Transforms/Support/ShapeAnalysis.h"
 #include "lib/Transforms/Support/KnownAtLoad.h"
+#include "lib/Transforms/Support/ShapeAnalysis.h"
 #include "lib/Transforms/Support/SymbolBindings.h"
 #include "llvm/ADT/SetVector.h"
 

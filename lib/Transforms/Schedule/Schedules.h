@@ -10,8 +10,8 @@
 
 #include "dialects/Plan/Layout.h"
 #include "dialects/Plan/PlanDialect.h"
-#include "lib/Transforms/Support/TargetInfo.h"
 #include "lib/Transforms/Support/ShapeAnalysis.h"
+#include "lib/Transforms/Support/TargetInfo.h"
 
 namespace mlir::disc {
 

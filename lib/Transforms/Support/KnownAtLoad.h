@@ -23,10 +23,9 @@ public:
   bool contains(Operation *op) {
     if (auto known = answers.find(op); known != answers.end())
       return known->second;
-    bool answer = isa<ParameterOp>(op) ||
-                  ((isView(op) || isa<KernelOp, linalg::LinalgOp>(op)) && op->getNumOperands() != 0 &&
-                   mentionsNoSymbol(op) && !isReturned(op) &&
-                   llvm::all_of(op->getOperands(), [&](Value v) { return isOperand(v); }));
+    bool answer = isa<ParameterOp>(op) || ((isView(op) || isa<KernelOp, linalg::LinalgOp>(op)) &&
+                                           op->getNumOperands() != 0 && mentionsNoSymbol(op) && !isReturned(op) &&
+                                           llvm::all_of(op->getOperands(), [&](Value v) { return isOperand(v); }));
     return answers[op] = answer;
   }
 

@@ -20,9 +20,9 @@ Value viewBase(Value value);
 /// True if both are the same elements in the same order: one value, or equal views of one.
 bool sameView(Value a, Value b);
 
-/// The dimensions, outermost first and without those of one element, that dimension `dim` of what a chain of permutations
-/// and reshapes starts from becomes at its end. `views`: last first. Nothing if it is mixed with others on the way, or
-/// shapes are not static.
+/// The dimensions, outermost first and without those of one element, that dimension `dim` of what a chain of
+/// permutations and reshapes starts from becomes at its end. `views`: last first. Nothing if it is mixed with others on
+/// the way, or shapes are not static.
 std::optional<SmallVector<unsigned>> dimsThroughViews(ArrayRef<Operation *> views, unsigned dim);
 
 /// The layout of `value` over the buffer of viewBase(value), which is dense row-major; nothing if strides cannot

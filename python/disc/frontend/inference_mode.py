@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,11 +23,12 @@ def outside_inference_mode(model: nn.Module) -> Iterator[None]:
             stack.enter_context(torch.no_grad())
         twins: dict[int, Tensor] = {}
         for module in model.modules():
-            for places in (module._parameters, module._buffers):
-                own = {name: value for name, value in places.items() if value is not None and value.is_inference()}
+            tables: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
+            for table in tables:
+                own = {name: value for name, value in table.items() if value is not None and value.is_inference()}
                 if own:
-                    stack.callback(places.update, own)
-                    places.update({name: twins.setdefault(id(value), _ordinary(value)) for name, value in own.items()})
+                    stack.callback(table.update, own)
+                    table.update({name: twins.setdefault(id(value), _ordinary(value)) for name, value in own.items()})
         yield
 
 

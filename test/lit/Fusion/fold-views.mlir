@@ -144,31 +144,31 @@ func.func @groups() -> tensor<20x2x32xf32> {
 
 // Columns of a product that end up apart: the permutation stays, and a copy at the end moves them.
 // CHECK-LABEL: func.func @columns
-// CHECK: linalg.generic {{.*}} outs(%{{.*}} : tensor<?x16xf32>)
-// CHECK: linalg.generic {{.*}} ins(%{{.*}} : tensor<?x16xf32>, tensor<16xf32>) outs(%{{.*}} : tensor<?x16xf32>)
-// CHECK: linalg.generic {{.*}} outs(%{{.*}} : tensor<16x?xf32>)
-#id = affine_map<(d0, d1) -> (d0, d1)>
+// CHECK: linalg.generic {{.*}} outs(%{{.*}} : tensor<2x?x16xf32>)
+// CHECK: linalg.generic {{.*}} ins(%{{.*}} : tensor<2x?x16xf32>, tensor<16xf32>) outs(%{{.*}} : tensor<2x?x16xf32>)
+// CHECK: linalg.generic {{.*}} outs(%{{.*}} : tensor<2x16x?xf32>)
+#id = affine_map<(b, m, n) -> (b, m, n)>
 disc_shape.symbol @S min 1
-func.func @columns(%x: tensor<?x8xf32> {disc_shape.dims = #disc_shape.dims<[S, 8]>}, %w: tensor<16x8xf32>,
-                   %b: tensor<16xf32>) -> tensor<16x?xf32> {
+func.func @columns(%x: tensor<2x?x8xf32> {disc_shape.dims = #disc_shape.dims<[2, S, 8]>}, %w: tensor<16x8xf32>,
+                   %b: tensor<16xf32>) -> tensor<2x16x?xf32> {
   %s = disc_shape.dim <S>
   %zero = arith.constant 0.0 : f32
-  %e = tensor.empty(%s) : tensor<?x16xf32>
-  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x16xf32>) -> tensor<?x16xf32>
-  %p = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
-      iterator_types = ["parallel", "parallel", "reduction"]} ins(%x, %w : tensor<?x8xf32>, tensor<16x8xf32>) outs(%f : tensor<?x16xf32>) {
+  %e = tensor.empty(%s) : tensor<2x?x16xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<2x?x16xf32>) -> tensor<2x?x16xf32>
+  %p = linalg.generic {indexing_maps = [affine_map<(b, m, n, k) -> (b, m, k)>, affine_map<(b, m, n, k) -> (n, k)>, affine_map<(b, m, n, k) -> (b, m, n)>],
+      iterator_types = ["parallel", "parallel", "parallel", "reduction"]} ins(%x, %w : tensor<2x?x8xf32>, tensor<16x8xf32>) outs(%f : tensor<2x?x16xf32>) {
   ^bb0(%i: f32, %j: f32, %o: f32):
     %0 = arith.mulf %i, %j : f32
     %1 = arith.addf %o, %0 : f32
     linalg.yield %1 : f32
-  } -> tensor<?x16xf32>
-  %e1 = tensor.empty(%s) : tensor<?x16xf32>
-  %y = linalg.generic {indexing_maps = [#id, affine_map<(d0, d1) -> (d1)>, #id], iterator_types = ["parallel", "parallel"]}
-      ins(%p, %b : tensor<?x16xf32>, tensor<16xf32>) outs(%e1 : tensor<?x16xf32>) {
+  } -> tensor<2x?x16xf32>
+  %e1 = tensor.empty(%s) : tensor<2x?x16xf32>
+  %y = linalg.generic {indexing_maps = [#id, affine_map<(b, m, n) -> (n)>, #id], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%p, %b : tensor<2x?x16xf32>, tensor<16xf32>) outs(%e1 : tensor<2x?x16xf32>) {
   ^bb0(%i: f32, %j: f32, %o: f32):
     %0 = arith.addf %i, %j : f32
     linalg.yield %0 : f32
-  } -> tensor<?x16xf32>
-  %t = disc_tensor.permute %y [1, 0] : tensor<?x16xf32> -> tensor<16x?xf32>
-  return %t : tensor<16x?xf32>
+  } -> tensor<2x?x16xf32>
+  %t = disc_tensor.permute %y [0, 2, 1] : tensor<2x?x16xf32> -> tensor<2x16x?xf32>
+  return %t : tensor<2x16x?xf32>
 }

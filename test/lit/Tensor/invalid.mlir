@@ -361,6 +361,14 @@ func.func @t38(%w: tensor<64x32xf32>) {
 
 // -----
 
+func.func @t41(%x: tensor<1x8x4xi8>, %w: tensor<1x2x3x4xi8>) {
+  // expected-error @+1 {{only undilated bytes may be unsigned or have a code outside, one of theirs (T41)}}
+  %0 = disc_tensor.convolution %x, %w strides [1] low [0] high [0] dilations [1] input_dilations [1] outside 200 : tensor<1x8x4xi8>, tensor<1x2x3x4xi8> -> tensor<1x6x2xi32>
+  return
+}
+
+// -----
+
 func.func @t40(%w: tensor<64x32xi16>) {
   // expected-error @+1 {{puts 4 values of k together, not 1, 2, or 4 bytes (T40)}}
   %0 = disc_tensor.pack %w batch [] n [0] k [1] panel 16 together 4 : tensor<64x32xi16> -> tensor<4x8x64xi16>

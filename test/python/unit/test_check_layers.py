@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[3]
     [
         ("lib/Transforms/Fusion/A.cpp", '#include "lib/Transforms/Support/ShapeAnalysis.h"', True),
         ("lib/Transforms/Fusion/A.cpp", '#include "lib/Transforms/Fusion/Passes.h.inc"', True),
-        ("lib/Transforms/Fusion/A.cpp", '#include "lib/Transforms/Support/TargetInfo.h"', False),
+        ("lib/Transforms/Fusion/A.cpp", '#include "lib/Transforms/Schedule/Schedules.h"', False),
         ("lib/Target/CPU/A.cpp", '#include "lib/Target/Common/B.h"', True),
         ("lib/Target/CPU/A.cpp", '#include "lib/Target/Host/B.h"', False),
         ("lib/Target/CPU/A.cpp", '#include "lib/Target/Driver/Driver.h"', False),

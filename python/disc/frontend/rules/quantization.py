@@ -83,7 +83,8 @@ def _reader(b: Builder, x: Tensor, low: Any, high: Any) -> Callable[[Elem], Elem
     Codes of weights that must have 4 bits are checked when the model is loaded, and are then stored in 4 bits.
     """
     narrow = isinstance(low, int) and isinstance(high, int) and any(a <= low <= high <= z for a, z in _NARROW)
-    if not narrow or x.value.owner.name != "disc_tensor.parameter":
+    owner = x.value.owner
+    if not narrow or isinstance(owner, ir.Block) or owner.name != "disc_tensor.parameter":
         return lambda code: code
 
     def read(code: Elem) -> Elem:
@@ -125,7 +126,9 @@ def dequantize_per_channel(
 
 def _are_zero(b: Builder, zeros: Tensor) -> bool:
     owner = zeros.value.owner
-    return owner.name == "disc_tensor.parameter" and ir.StringAttr(owner.attributes["name"]).value in b.zeros
+    if isinstance(owner, ir.Block) or owner.name != "disc_tensor.parameter":
+        return False
+    return ir.StringAttr(owner.attributes["name"]).value in b.zeros
 
 
 def _with_zeros(b: Builder, scales: Tensor, zeros: Tensor) -> Tensor:
