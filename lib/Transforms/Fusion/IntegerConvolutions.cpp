@@ -46,17 +46,21 @@ constexpr int64_t together = 4;
 
 /// An operand as codes.
 struct Codes {
+  Value operand;
   Dequantized from;
   SmallVector<Operation *> views; // from what is dequantised to the operand, last first
 
   static std::optional<Codes> of(Value operand) {
     Codes out;
+    out.operand = operand;
     while (isa_and_present<PermuteOp, ReshapeOp>(operand.getDefiningOp())) {
       out.views.push_back(operand.getDefiningOp());
       operand = operand.getDefiningOp()->getOperand(0);
     }
     std::optional<Dequantized> from = Dequantized::match(operand);
-    if (!from || !from->codes.map.isPermutation() || !getElementTypeOrSelf(from->codes.tensor.getType()).isInteger(8))
+    if (!from || !getElementTypeOrSelf(from->codes.tensor.getType()).isInteger(8) ||
+        // Dimensions of one element that the codes have not are put back by a reshape.
+        (!from->codes.map.isPermutation() && !cast<RankedTensorType>(operand.getType()).hasStaticShape()))
       return std::nullopt;
     out.from = *from;
     return out;
@@ -66,10 +70,12 @@ struct Codes {
   Value build(OpBuilder &b, Location loc, ShapeAnalysis &shapes) const {
     Value codes = from.codes.tensor;
     if (!from.codes.map.isIdentity()) {
-      SmallVector<int64_t> order(from.codes.map.getNumDims());
-      for (auto [d, e] : llvm::enumerate(from.codes.map.getResults()))
-        order[cast<AffineDimExpr>(e).getPosition()] = d;
-      SmallVector<int64_t> shape;
+      // Dimensions of the codes in the order of those of what is dequantised.
+      AffineMap at = from.codes.map;
+      SmallVector<int64_t> order, shape;
+      for (unsigned d = 0; d < at.getNumDims(); ++d)
+        if (auto place = at.getResultPosition(b.getAffineDimExpr(d)))
+          order.push_back(*place);
       SmallVector<SymExpr> dims;
       for (int64_t d : order) {
         shape.push_back(cast<RankedTensorType>(codes.getType()).getDimSize(d));
@@ -78,6 +84,13 @@ struct Codes {
       auto permute = PermuteOp::create(b, loc, RankedTensorType::get(shape, b.getI8Type()), codes, order);
       setDims(permute, dims);
       codes = permute;
+      if (!at.isPermutation()) {
+        Value whole = views.empty() ? operand : views.back()->getOperand(0);
+        auto type = cast<RankedTensorType>(whole.getType()).clone(b.getI8Type());
+        auto reshape = ReshapeOp::create(b, loc, type, codes, ValueRange());
+        setDims(reshape, SmallVector<SymExpr>(type.getShape()));
+        codes = reshape;
+      }
     }
     for (Operation *view : llvm::reverse(views)) {
       IRMapping map;

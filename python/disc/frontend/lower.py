@@ -33,6 +33,9 @@ from .values import Extent, RuntimeNumber, Tensor, tensor_type
 if TYPE_CHECKING:
     from .updates import Program
 
+_WHOLE = (torch.uint8, torch.int8, torch.int32, torch.int64)
+"""What zero points are."""
+
 # Checks that torch.export leaves in the graph. Those of extents are in the ranges of the symbols; those of dtypes and
 # devices are true for the compiled program by construction.
 IGNORED = (
@@ -406,7 +409,7 @@ class Lowering:
             if name in self._constants and not dims:
                 # A number that export lifted out of the model's code, not data.
                 return self.builder.full([], tensor.item(), tensor.dtype)
-            if tensor.dim() <= 1 and tensor.dtype in (torch.int8, torch.int32, torch.int64) and not tensor.any():
+            if tensor.dim() <= 1 and tensor.dtype in _WHOLE and not tensor.any():
                 self.builder.zeros.add(name)
             return self.parameter(name, dims, tensor.dtype)
 

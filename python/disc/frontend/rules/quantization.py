@@ -118,26 +118,26 @@ def dequantize_per_channel(
     b: Builder, x: Tensor, scales: Tensor, zeros: Tensor | None, axis: int, low: Any = None, high: Any = None, *_: Any
 ) -> Tensor:
     """(x - zero) * scale, with the numbers of each slice along ``axis``."""
-    if zeros is not None and _are_zero(b, zeros):
-        scales, zeros = _with_zeros(b, scales, zeros), None
+    scales, zeros = without_zeros(b, scales, zeros)
     zero = None if zeros is None else _along(b, x, zeros, axis)
     return _dequantized(b, x, _along(b, x, scales, axis), zero, low, high)
 
 
-def _are_zero(b: Builder, zeros: Tensor) -> bool:
-    owner = zeros.value.owner
-    if isinstance(owner, ir.Block) or owner.name != "disc_tensor.parameter":
-        return False
-    return ir.StringAttr(owner.attributes["name"]).value in b.zeros
+def without_zeros(b: Builder, scales: Tensor, zeros: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Scales and zero points, or no zero points if they are parameters that are 0.
 
-
-def _with_zeros(b: Builder, scales: Tensor, zeros: Tensor) -> Tensor:
-    """``scales``. That the zero points are still 0, as when the model was compiled, is checked when it is loaded."""
+    That they still are, as when the model was compiled, is checked when it is loaded, where the scales are computed.
+    """
+    owner = None if zeros is None else zeros.value.owner
+    if zeros is None or owner is None or isinstance(owner, ir.Block) or owner.name != "disc_tensor.parameter":
+        return scales, zeros
+    if ir.StringAttr(owner.attributes["name"]).value not in b.zeros or list(scales.dims) != list(zeros.dims):
+        return scales, zeros
 
     def fn(scale: Elem, zero: Elem) -> Elem:
         return scale + b.checked_index(zero, 1, wrap=False).to(scale.dtype)
 
-    return b.map(scales.dtype, [scales, zeros], fn, dims=scales.dims)
+    return b.map(scales.dtype, [scales, zeros], fn, dims=scales.dims), None
 
 
 @lowers("torch.quantized_decomposed.dequantize_per_token")

@@ -10,9 +10,11 @@ import torch
 from ...registry import NotLowerable, lowers
 from ...rules.detection import deformed
 from ...rules.elementwise import convert
+from ...rules.quantization import without_zeros
 from ...scalar import Elem
 from ...values import Extent, Tensor
 from ..builder import OnnxBuilder
+from ..known import Known
 from .elementwise import quantize
 from .integers import shifted
 from .padding import pad
@@ -135,7 +137,10 @@ def quantised_conv(
     **grid: Any,
 ) -> Tensor:
     """A convolution of quantised tensors, quantised again."""
-    left, right = shifted(b, x, x_zero, None), shifted(b, weight, weight_zero, 0)
+    none: Tensor | None = weight_zero
+    if not isinstance(weight_zero, Known):
+        weight_scale, none = without_zeros(b, weight_scale, weight_zero)
+    left, right = shifted(b, x, x_zero, None), shifted(b, weight, none, 0)
     product = _convolve(b, left, right, bias, torch.int32, group, grid)
 
     def factor(x: Elem, w: Elem, out: Elem) -> Elem:

@@ -11,6 +11,7 @@ from torch_mlir.dialects import arith
 from ... import dtypes, narrow, scalar
 from ...registry import NotLowerable, lowers
 from ...rules.elementwise import convert
+from ...rules.quantization import without_zeros
 from ...scalar import Elem
 from ...values import Tensor
 from ..builder import OnnxBuilder, known
@@ -314,6 +315,8 @@ def dequantize(
 ) -> Tensor:
     """(x - zero) * scale."""
     dtype = output_dtype if isinstance(output_dtype, torch.dtype) else scale.dtype
+    if not isinstance(zero, Known):
+        scale, zero = without_zeros(b, scale, zero)
     inputs = [x, _along(b, x, scale, axis, block_size)]
     if zero is not None:
         inputs.append(_along(b, x, zero, axis, block_size))
