@@ -108,8 +108,10 @@ SmallVector<SymExpr> PackOp::getResultDims(unsigned, DimsQuery &query) {
   SymExpr panel(static_cast<int64_t>(getPanel()));
   dims.push_back(SymExpr::ceilDiv(extentOf(source, getNDims()), panel));
   SymExpr depth = extentOf(source, getKDims());
-  int64_t side = getSide();
-  dims.push_back((side > 1 ? SymExpr::ceilDiv(depth, SymExpr(side)) : depth) + SymExpr(getExtraRows()));
+  SymExpr side(getSide()), rows = SymExpr::floorDiv(depth, side);
+  if (getTogether() > 1)
+    rows = extentOf(source, getKDims().drop_back()) * SymExpr::ceilDiv(source[getKDims().back()], side);
+  dims.push_back(rows + SymExpr(getExtraRows()));
   dims.push_back(panel * SymExpr(static_cast<int64_t>(getTogether())));
   return dims;
 }

@@ -83,13 +83,13 @@ LogicalResult ConvolutionInput::plan() {
   if (!buffer)
     return info.op.emitError("the input of a convolution must be in a buffer");
   ArrayRef<SymExpr> strides = buffer->layout.strides;
-  copied =
-      !info.isInside() || info.inputShift() != 0 || !(strides.back().isConstant(1) || info.groupInputs.isConstant(1));
+  copied = !info.isInside() || info.inputShift() != 0 || isPadded() ||
+           !(strides.back().isConstant(1) || info.groupInputs.isConstant(1));
   if (!copied) {
     auto of = [&](const ConvolutionInfo::Axis &a) { return a.dim < 0 ? SymExpr(0) : strides[a.dim]; };
     zStride = of(info.z()), hStride = of(info.h()), wStride = of(info.w());
   } else {
-    wStride = info.groupInputs;
+    wStride = info.pixelInputs;
     hStride = info.w().window(chunks.maxPositions) * wStride;
     zStride = info.h().window(chunks.maxLines) * hStride;
   }
@@ -103,7 +103,7 @@ LogicalResult ConvolutionInput::plan() {
     return success();
   // [taps of z, (of h,) of w, lines, positions, channels]
   copied = true;
-  step = info.groupInputs, lineStep = info.w().output * step;
+  step = info.pixelInputs, lineStep = info.w().output * step;
   wTap = info.mergedLines(chunks.maxLines) * lineStep;
   hTap = info.h().stride == 1 ? lineStep * SymExpr(info.h().dilation) : wTap * info.w().kernel;
   zTap = (info.h().stride == 1 ? SymExpr(1) : info.h().kernel) * info.w().kernel * wTap;
@@ -208,7 +208,7 @@ void ConvolutionInput::copyMerged(const ConvolutionChunk &chunk, Value image, Va
 /// What the results of one line read for one tap; zeros if the line is not `inside`.
 void ConvolutionInput::copyResults(const ConvolutionChunk &chunk, Value tap, Value from, Value to, Value inside) {
   const ConvolutionInfo::Axis &w = info.w();
-  Value zero = m.constant(0), pixel = points.expr(info.groupInputs), count = points.expr(w.output);
+  Value zero = m.constant(0), pixel = points.expr(info.pixelInputs), count = points.expr(w.output);
   Value first = m.sub(m.mul(tap, w.dilation), m.constant(w.low)), by = m.constant(w.stride);
   Value left = m.min(m.ceilDiv(m.max(m.sub(zero, first), zero), by), count);
   Value right = m.min(m.ceilDiv(m.max(m.sub(points.expr(w.input), first), zero), by), count);
@@ -259,10 +259,10 @@ void ConvolutionInput::copyPixels(Value from, Value to, Value count, int64_t fro
   const SymExpr &channelStride = buffer->layout.strides.back();
   SymExpr pixelStride = info.w().dim < 0 ? SymExpr(0) : buffer->layout.strides[info.w().dim];
   pixelStride *= SymExpr(fromStep);
-  Value channels = points.expr(info.groupInputs), pixel = points.expr(info.groupInputs);
+  Value channels = points.expr(info.groupInputs), pixel = points.expr(info.pixelInputs);
   int64_t bytes = byteSize(element);
   bool isRun = channelStride.isConstant(1) || info.groupInputs.isConstant(1);
-  if (isRun && toStep == 1 && e.shapes.equal(pixelStride, info.groupInputs))
+  if (isRun && toStep == 1 && !isPadded() && e.shapes.equal(pixelStride, info.groupInputs))
     return copyRun(from, to, m.mul(count, channels));
   if (!isRun && pixelStride.isConstant(1)) {
     // A channel at a time, lanes along the line.
@@ -272,7 +272,7 @@ void ConvolutionInput::copyPixels(Value from, Value to, Value count, int64_t fro
       Value dest = m.advance(to, m.mul(c, bytes));
       vectors(count, [&](Value at, Value mask) {
         Value v = read(source, Idx(at, true), mask);
-        points.store(dest, points.mulIdx(Idx(at, true), info.groupInputs * SymExpr(toStep)), v, mask);
+        points.store(dest, points.mulIdx(Idx(at, true), info.pixelInputs * SymExpr(toStep)), v, mask);
       });
       return SmallVector<Value>();
     });

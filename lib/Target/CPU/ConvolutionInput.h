@@ -79,6 +79,8 @@ private:
   void zeros(Value to, Value count);
   Value read(Value from, const Idx &at, Value mask);
   Value bytes(int64_t code);
+  /// Whether pixels of the copy have more channels than those of the input. What is there is multiplied by zeros.
+  bool isPadded() const { return !e.shapes.equal(info.pixelInputs, info.groupInputs); }
   void copyPixels(Value from, Value to, Value count, int64_t fromStep, int64_t toStep);
   void vectors(Value count, function_ref<void(Value at, Value mask)> body);
   Value stride(const ConvolutionInfo::Axis &axis);

@@ -96,7 +96,7 @@ LogicalResult ConvolutionEmitter::emit() {
   };
   for (auto [axis, stride] : llvm::zip_equal(info.axes, strides))
     addLevel(axis.kernel, stride);
-  addLevel(info.groupInputs, SymExpr(1));
+  addLevel(info.pixelInputs, SymExpr(1));
   if (levels.empty())
     levels.push_back({SymExpr(1), SymExpr(1)});
   spec = {info.inputElement, info.weightElement, acc, lanes, vectors, /*prefetch=*/true, /*runs=*/levels.size() > 1};
@@ -109,7 +109,7 @@ LogicalResult ConvolutionEmitter::emit() {
       input.mergesLines() ? ShapeAnalysis::Range{1, std::nullopt} : e.shapes.range(info.w().output);
   heights = tileHeights(width.min.value_or(1), width.max.value_or(-1), e.schedule("rows", 1));
   columnCount = points.expr(info.groupOutputs);
-  depthCount = points.expr(info.z().kernel * info.h().kernel * info.w().kernel * info.groupInputs);
+  depthCount = points.expr(info.z().kernel * info.h().kernel * info.w().kernel * info.pixelInputs);
   emitFor(b, loc(), m.index(e.begin()), m.index(e.end()), m.constant(1), {m.constant(-1)},
           [&](Value task, ValueRange carried) { return emitTask(task, carried[0]); });
   return failure(failedInside);

@@ -37,8 +37,8 @@ static Value alternating(OpBuilder &b, Location loc, Value x, Value y, int64_t t
 /// bits of each in an i32; zeros past the last column and the last row of integers. With a shift, first the sums that
 /// take it out again. Runs at load only, so that what is read by columns is simply gathered.
 static LogicalResult emitSideBySide(PointEmitter &points, IndexMath &m, const PanelSource &source, PackOp pack,
-                                    Value firstColumn, Value columnCount, Value depthCount, int64_t vectors,
-                                    Value panel) {
+                                    Value firstColumn, Value columnCount, Value depthCount, Value lastCount,
+                                    Value lastPadded, int64_t vectors, Value panel) {
   OpBuilder &b = m.b;
   int64_t lanes = points.lanes();
   Type element = getElementTypeOrSelf(pack.getResult().getType());
@@ -61,10 +61,10 @@ static LogicalResult emitSideBySide(PointEmitter &points, IndexMath &m, const Pa
         Value mask = points.tailMask(left);
         SmallVector<Value> out;
         for (int64_t k = 0; k < side; ++k) {
-          // A row past the last one is the last one, made zeros.
-          Value at = m.add(depth, m.constant(k)), exists = m.less(at, depthCount), own = mask;
-          if (k > 0 && isa<IntegerType>(element)) {
-            at = m.min(at, m.sub(depthCount, m.constant(1)));
+          // What is padded is read from before, and made zero.
+          Value at = m.add(depth, m.constant(k)), own = mask;
+          if (lastPadded) {
+            Value exists = m.less(m.rem(at, lastPadded), lastCount);
             auto type = mask.getType();
             own = arith::AndIOp::create(b, m.loc, mask, vector::BroadcastOp::create(b, m.loc, type, exists));
           }
@@ -155,7 +155,14 @@ LogicalResult disc::emitPack(KernelEmission &e) {
       point[which[0]] = linear;
   };
 
-  Value columns = product(pack.getNDims()), depth = product(pack.getKDims());
+  Value columns = product(pack.getNDims()), depth = product(pack.getKDims()), lastCount, lastPadded;
+  int64_t together = pack.getTogether();
+  ArrayRef<int64_t> kDims = pack.getKDims();
+  if (together > 1 && !e.shapes.divisible(dims[kDims.back()], together)) {
+    lastCount = points.expr(dims[kDims.back()]);
+    lastPadded = m.mul(m.ceilDiv(lastCount, m.constant(together)), together);
+    depth = m.mul(product(kDims.drop_back()), lastPadded);
+  }
   Value panels = m.ceilDiv(columns, m.constant(pack.getPanel()));
   int64_t rowBytes = type.getShape().back() * byteSize(type.getElementType());
   Value rows = m.add(m.ceilDiv(depth, m.constant(int64_t(pack.getSide()))), m.constant(int64_t(pack.getExtraRows())));
@@ -170,7 +177,14 @@ LogicalResult disc::emitPack(KernelEmission &e) {
                          SmallVector<Idx> point(dims.size(), points.uniform(int64_t(0)));
                          coordinates(batch, pack.getBatchDims(), point);
                          coordinates(column, pack.getNDims(), point);
-                         coordinates(k, pack.getKDims(), point);
+                         if (!lastPadded) {
+                           coordinates(k, kDims, point);
+                           return point;
+                         }
+                         // One value of k, perhaps padded.
+                         Value at = k.base, last = m.min(m.rem(at, lastPadded), m.sub(lastCount, m.constant(1)));
+                         coordinates(points.uniform(m.div(at, lastPadded)), kDims.drop_back(), point);
+                         point[kDims.back()] = points.uniform(last);
                          return point;
                        }};
     source.depthContiguous =
@@ -178,7 +192,8 @@ LogicalResult disc::emitPack(KernelEmission &e) {
     source.padWithZeros = true;
     Value panel = m.advance(points.resultPtr(0), m.mul(task, panelBytes));
     if (sideBySide) {
-      ok &= succeeded(emitSideBySide(points, m, source, pack, first, columns, depth, pack.getPanel() / lanes, panel));
+      ok &= succeeded(emitSideBySide(points, m, source, pack, first, columns, depth, lastCount, lastPadded,
+                                     pack.getPanel() / lanes, panel));
       return SmallVector<Value>();
     }
     ok &= succeeded(emitPanel(points, m, source, type.getElementType(), first, columns, depth, pack.getPanel() / lanes,

@@ -9,9 +9,9 @@
 //
 // As IntegerProducts does for products. All activations have one scale, and one zero point, which is a number:
 // positions outside of the input count as that code, which stands for 0. Weights have a scale for each filter at most,
-// and no zero point. The sums of a filter's codes are known at load. Bytes are read four channels at a time, so that
-// the target needs instructions for four products of bytes (`i8_dot`, `i8_dot_mixed`), and the channels are a multiple
-// of four: others are convolutions of floats, as before.
+// and no zero point. The sums of a filter's codes are known at load. Bytes are read four channels at a time, padded
+// where they are no multiple, so that the target needs instructions for four products of bytes (`i8_dot`,
+// `i8_dot_mixed`). Convolutions with one channel in each of many groups stay those of floats.
 //
 // Convolutions of integers, codes less their zero points, are the same without scales.
 //
@@ -42,8 +42,6 @@ using namespace mlir;
 using namespace mlir::disc;
 
 namespace {
-constexpr int64_t together = 4;
-
 /// An operand as codes.
 struct Codes {
   Value operand;
@@ -115,7 +113,8 @@ public:
     auto weight = cast<RankedTensorType>(op.getWeight().getType());
     Type element = getElementTypeOrSelf(op.getResult().getType());
     isFloat = element.isF32();
-    if ((!isFloat && !element.isInteger(32)) || !weight.hasStaticShape() || weight.getShape().back() % together != 0 ||
+    if ((!isFloat && !element.isInteger(32)) || !weight.hasStaticShape() ||
+        (weight.getShape().back() == 1 && weight.getDimSize(0) != 1) ||
         llvm::any_of(op.getInputDilations(), [](int64_t d) { return d != 1; }))
       return;
     std::optional<Codes> x = Codes::of(op.getInput()), w = Codes::of(op.getWeight());

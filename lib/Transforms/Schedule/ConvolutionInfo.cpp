@@ -25,6 +25,7 @@ ConvolutionInfo ConvolutionInfo::get(ConvolutionOp op, ShapeAnalysis &shapes) {
   }
   info.batch = output.front();
   info.groups = weight[0], info.groupOutputs = weight[1], info.groupInputs = weight.back();
+  info.pixelInputs = SymExpr::ceilDiv(info.groupInputs, SymExpr(info.together())) * SymExpr(info.together());
   info.isDepthwise = info.groupOutputs.isConstant(1) && info.groupInputs.isConstant(1) && !info.groups.isConstant(1);
   info.inputElement = getElementTypeOrSelf(op.getInput().getType());
   info.weightElement = getElementTypeOrSelf(op.getWeight().getType());

@@ -32,6 +32,7 @@ struct ConvolutionInfo {
   UnpackOp panels; // null until weights are packed
   std::array<Axis, 3> axes;
   SymExpr batch, groups, groupOutputs, groupInputs;
+  SymExpr pixelInputs; // of a group, as products read them: rounded up where that many are read together
   /// One filter for each channel of the input: vectors run along the channels of all groups.
   bool isDepthwise = false;
   Type inputElement, weightElement, accumulator;

@@ -54,9 +54,12 @@ struct Side {
   int64_t leftShift = 0;
   bool nibbles = false, isUnsigned = false;
 
-  int64_t count() const { return nibbles ? nibblesInWord : together; }
-  /// Rows of a panel for `k` values of k.
-  int64_t rows(int64_t k) const { return int64_t(llvm::divideCeil(k, count())) + (leftShift != 0); }
+  /// Rows of a panel for `k` values of k, of whose dimensions the last has `last`.
+  int64_t rows(int64_t k, int64_t last) const {
+    if (nibbles || last == 0)
+      return k / (nibbles ? nibblesInWord : 1);
+    return k / last * int64_t(llvm::divideCeil(last, together)) + (leftShift != 0);
+  }
   static constexpr int64_t nibblesInWord = 8;
 };
 
@@ -139,7 +142,7 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     int64_t n = extent(dims.n);
     shape.push_back(ShapedType::isDynamic(n) ? n : int64_t(llvm::divideCeil(n, panel)));
     int64_t k = extent(dims.k);
-    shape.append({ShapedType::isDynamic(k) ? k : side.rows(k), side.together * panel});
+    shape.append({ShapedType::isDynamic(k) ? k : side.rows(k, type.getShape().back()), side.together * panel});
     Type stored = side.together == 4 ? type.getElementType() : accumulator;
     auto packedType = RankedTensorType::get(shape, stored);
     Location loc = convolution->getLoc();
@@ -306,11 +309,11 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
   }
 
   /// Panels for `n` columns and `k` values of k.
-  static RankedTensorType panelType(ArrayRef<int64_t> batch, int64_t n, int64_t k, int64_t panel, Type element,
-                                    Side side) {
+  static RankedTensorType panelType(ArrayRef<int64_t> batch, int64_t n, int64_t k, int64_t last, int64_t panel,
+                                    Type element, Side side) {
     SmallVector<int64_t> shape(batch);
     shape.push_back(llvm::divideCeil(n, panel));
-    shape.push_back(side.rows(k));
+    shape.push_back(side.rows(k, last));
     shape.push_back(side.together * panel);
     return RankedTensorType::get(shape, element);
   }
@@ -323,7 +326,7 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     auto type = cast<RankedTensorType>(kernel.getInputs()[arg.getArgNumber()].getType());
 
     Type element = cast<RankedTensorType>(contraction->getResult(0).getType()).getElementType();
-    int64_t n = staticExtent(type, dims.n), k = staticExtent(type, dims.k);
+    int64_t n = staticExtent(type, dims.n), k = staticExtent(type, dims.k), last = type.getDimSize(dims.k.back());
     int64_t panel = target.panelColumns(element.getIntOrFloatBitWidth(), n, isa<FloatType>(element));
     SmallVector<int64_t> batch;
     for (int64_t d : dims.batch)
@@ -343,8 +346,8 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
       Side side;
       side.nibbles = narrow;
       RankedTensorType codesType =
-                           panelType(batch, n, k, panel, narrow ? nested.getI32Type() : nested.getI8Type(), side),
-                       scalesType = panelType(batch, n, coded->groups, panel, element, {});
+                           panelType(batch, n, k, last, panel, narrow ? nested.getI32Type() : nested.getI8Type(), side),
+                       scalesType = panelType(batch, n, coded->groups, coded->groups, panel, element, {});
       CodedGlobals globals = codedPanels(product.source, *coded, codesType, scalesType, panel, side, loc);
       replace(load(globals.codes, codesType));
       auto more = [&](StringRef global) -> Value {
@@ -375,7 +378,7 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
       side = sideOfCodes(kernel, target);
     else if (pairs)
       side.together = 2;
-    RankedTensorType packedType = panelType(batch, n, k, panel, stored, side);
+    RankedTensorType packedType = panelType(batch, n, k, last, panel, stored, side);
     replace(load(panelsAtLoad(product.source, dims, packedType, panel, side, loc), packedType));
     auto logical = RankedTensorType::get(type.getShape(), stored);
     Value unpacked =
@@ -395,6 +398,7 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
   /// bytes with the sign that the instruction wants, or widened in pairs.
   static Side sideOfCodes(KernelOp kernel, const TargetInfo &target) {
     std::optional<bool> leftUnsigned, rightUnsigned;
+    int64_t most = 4;
     bool dots = target.i8Dot || target.i8DotMixed;
     for (auto op : kernel.getBody().front().getOps<linalg::GenericOp>()) {
       if (!linalg::isaContractionOpInterface(op))
@@ -405,12 +409,21 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
       bool left = isWidenedUnsigned(op, 0), right = isWidenedUnsigned(op, 1);
       dots &= leftUnsigned.value_or(left) == left && rightUnsigned.value_or(right) == right;
       leftUnsigned = left, rightUnsigned = right;
+      // Rows of the left operand are padded at their end alone.
+      if (std::optional<RhsDims> dims = RhsDims::get(op); !dims || dims->k.size() != 1)
+        most = std::min<int64_t>(most, !dims ? 1 : greatestOf(op, *dims));
     }
-    if (dots && leftUnsigned)
+    if (dots && leftUnsigned && most == 4)
       return fours(*leftUnsigned, *rightUnsigned, target);
     Side side;
-    side.together = target.i16Dot ? 2 : 1;
+    side.together = target.i16Dot ? std::min<int64_t>(most, 2) : 1;
     return side;
+  }
+
+  /// 4, 2 or 1, which divides the last of several dimensions of k.
+  static int64_t greatestOf(linalg::GenericOp op, const RhsDims &dims) {
+    int64_t last = cast<RankedTensorType>(op.getDpsInputs()[1].getType()).getDimSize(dims.k.back());
+    return last % 4 == 0 ? 4 : last % 2 == 0 ? 2 : 1;
   }
 
   /// Four bytes side by side, with the sign of the left ones that the instruction wants.

@@ -50,7 +50,7 @@ LogicalResult disc::scheduleConvolution(KernelOp kernel, ShapeAnalysis &shapes, 
   // As many lines and positions as let a task's part of the input fill half of the second-level cache, but few enough
   // that each core has several tasks.
   int64_t budget = target.l2Bytes / 2;
-  SymExpr pixel = z.kernel * info.groupInputs * SymExpr(bytesOf(info.inputElement));
+  SymExpr pixel = z.kernel * info.pixelInputs * SymExpr(bytesOf(info.inputElement));
   SymExpr tileBytes = SymExpr(tile * w.stride) * h.window(one) * pixel;
   SymExpr chunkTiles =
       SymExpr::min(tiles, atLeastOne(SymExpr::floorDiv(SymExpr(budget), SymExpr::max(tileBytes, one))));
@@ -63,7 +63,7 @@ LogicalResult disc::scheduleConvolution(KernelOp kernel, ShapeAnalysis &shapes, 
   if (merges) {
     // Whole lines; each line of the result adds one to every copy.
     chunkTiles = tiles, positions = atLeastOne(w.output);
-    SymExpr line = positions * info.groupInputs * SymExpr(bytesOf(info.inputElement)) * info.mergedCopies();
+    SymExpr line = positions * info.pixelInputs * SymExpr(bytesOf(info.inputElement)) * info.mergedCopies();
     fitting = SymExpr::floorDiv(SymExpr(budget), SymExpr::max(line, one));
   }
   SymExpr across = SymExpr::ceilDiv(tiles, chunkTiles);
@@ -75,7 +75,7 @@ LogicalResult disc::scheduleConvolution(KernelOp kernel, ShapeAnalysis &shapes, 
   SymExpr scratch(0);
   if (merges)
     scratch = inputScratch +
-              info.mergedCopies() * info.mergedLines(chunkRows) * positions * info.groupInputs *
+              info.mergedCopies() * info.mergedLines(chunkRows) * positions * info.pixelInputs *
                   SymExpr(bytesOf(info.inputElement)) +
               SymExpr(64);
   else if (!info.isDepthwise)

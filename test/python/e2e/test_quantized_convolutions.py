@@ -65,7 +65,13 @@ CASES = [
     (1, 16, 8, 4, U8, S8, 99, {"stride": 4}),
     (3, 16, 8, 3, U8, S8, 200, {"padding": 1}),
     (2, 16, 128, 3, S8, S8, 3, {"padding": 1}),  # sums in blocks
-    (2, 16, 6, 3, U8, S8, 131, {"padding": 1}),  # channels that are no multiple of four: floats
+    (2, 16, 6, 3, U8, S8, 131, {"padding": 1}),  # channels that are no multiple of four
+    (2, 24, 3, 7, U8, S8, 114, {"padding": 3, "stride": 2}),
+    (2, 24, 3, 7, S8, S8, -14, {"padding": 3, "stride": 2}),
+    (2, 33, 1, 3, S8, S8, 7, {"padding": 1}),
+    (2, 20, 10, 3, S8, S8, 7, {"padding": 1, "groups": 2}),
+    (2, 64, 30, 3, U8, S8, 9, {"padding": 1}),  # lines that are merged
+    (1, 16, 7, 1, S8, S8, 7, {"stride": 2}),
     (2, 16, 16, 3, U8, S8, 131, {"padding": 1, "groups": 16}),  # one filter for each channel: floats
 ]
 
@@ -80,7 +86,11 @@ def test_convolutions_of_codes_are_exact(case, cpu):
     options = disc.Options() if cpu is None else disc.Options(cpu=cpu)
     example = codes(activations, 2, channels, *[low + 5 + d for d in range(rank)])
     model = disc.compile(module, (example,), dynamic_shapes=(dims,), options=options)
-    as_codes = channels // kwargs.get("groups", 1) % 4 == 0 and cpu is None and (DOTS["i8_dot"] or DOTS["i8_dot_mixed"])
+    as_codes = (
+        (channels == 1 or kwargs.get("groups", 1) < channels)
+        and cpu is None
+        and (DOTS["i8_dot"] or DOTS["i8_dot_mixed"])
+    )
     assert ("xi32>" in model.ir("fusion")) == as_codes or kernel == 1
     for n, sizes in [
         (1, (low,) * 3),
@@ -132,7 +142,7 @@ def test_a_residual_network_of_bytes():
     model = disc.compile(quantised, (example,), dynamic_shapes=shapes)
     if DOTS["i8_dot"] or DOTS["i8_dot_mixed"]:
         assert (
-            sum("disc_tensor.convolution" in line and "xi32>" in line for line in model.ir("fusion").splitlines()) == 2
+            sum("disc_tensor.convolution" in line and "xi32>" in line for line in model.ir("fusion").splitlines()) == 3
         )
     for n, h, w in [(1, 8, 8), (2, 20, 24), (3, 33, 17), (1, 64, 48)]:
         x = torch.randn(n, 3, h, w)
