@@ -15,7 +15,7 @@ def _codes(low: int, high: int, *shape: int, seed: int) -> Tensor:
 
 
 class Quantised(nn.Module):
-    """Products of codes, by an even and an odd depth, and weights of 8 and 4 bits behind activations in f32."""
+    """Products and convolutions of codes, of any signs, and weights of 8 and 4 bits behind activations in f32."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -23,19 +23,29 @@ class Quantised(nn.Module):
         self.odd = nn.Buffer(_codes(-128, 127, 37, 21, seed=2))
         self.wide = nn.Buffer(_codes(-128, 127, 30, 64, seed=3))
         self.narrow = nn.Buffer(_codes(-8, 7, 30, 64, seed=4))
+        self.unsigned = nn.Buffer((_codes(-128, 127, 64, 19, seed=7).to(torch.int32) + 128).to(torch.uint8))
+        self.filters = nn.Buffer(_codes(-128, 127, 10, 4, 3, seed=8))
+        self.steps, self.nothing = nn.Buffer(2.0 ** -torch.arange(10)), nn.Buffer(torch.zeros(10, dtype=torch.int64))
         generator = torch.Generator().manual_seed(5)
         self.scales = nn.Buffer(torch.rand(30, generator=generator) * 0.01)
         self.groups = nn.Buffer(torch.rand(30, 2, generator=generator) * 0.1)
         self.zeros = nn.Buffer(_codes(-8, 7, 30, 2, seed=6).to(torch.int32))
 
-    def forward(self, codes: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def forward(self, codes: Tensor, x: Tensor) -> tuple[Tensor, ...]:
         """Codes [n, 64] int8 and x [n, 64] f32."""
         even = (codes.to(torch.int32) - 3) @ self.even.to(torch.int32)
         odd = codes[:, :37].to(torch.int32) @ self.odd.to(torch.int32)
+        positive = (codes.to(torch.int32) + 128).to(torch.uint8)
+        mixed = codes.to(torch.int32) @ self.unsigned.to(torch.int32)
+        unsigned = positive.to(torch.int32) @ self.unsigned.to(torch.int32)
+        image = Q.dequantize_per_tensor(positive.view(-1, 4, 16), 0.5, 200, 0, 255, torch.uint8)
+        filters = Q.dequantize_per_channel(self.filters, self.steps, self.nothing, 0, -128, 127, torch.int8)
+        filtered = nn.functional.conv1d(image, filters, padding=1)
         wide = Q.dequantize_per_channel(
             self.wide, self.scales, self.zeros[:, 0].to(torch.int64), 0, -128, 127, torch.int8
         )
         narrow = Q.dequantize_per_channel_group(
             self.narrow, self.groups, self.zeros, -8, 7, torch.int8, 32, torch.float32
         )
-        return even, odd, nn.functional.linear(x, wide), torch.relu(nn.functional.linear(x, narrow))
+        exact = (even, odd, mixed, unsigned, filtered)
+        return *exact, nn.functional.linear(x, wide), torch.relu(nn.functional.linear(x, narrow))
