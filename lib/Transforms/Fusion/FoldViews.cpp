@@ -114,20 +114,27 @@ static bool foldOperands(linalg::GenericOp op, ShapeAnalysis &shapes) {
 /// Whether `op` is a product, or computes each element from one of a product or convolution at the same place, whose
 /// columns are its last dimension.
 static bool hasColumns(Operation *op) {
-  for (int steps = 0; op && steps < 16; ++steps) {
-    if (isa<ConvolutionOp>(op))
+  constexpr unsigned most = 64;
+  SmallVector<Operation *> worklist{op};
+  llvm::SmallPtrSet<Operation *, 16> seen;
+  while (!worklist.empty() && seen.size() < most) {
+    Operation *next = worklist.pop_back_val();
+    if (!next || !seen.insert(next).second)
+      continue;
+    if (isa<ConvolutionOp>(next))
       return true;
-    auto generic = dyn_cast<linalg::GenericOp>(op);
+    auto generic = dyn_cast<linalg::GenericOp>(next);
     if (!generic)
-      return false;
+      continue;
     AffineMap result = generic.getIndexingMapsArray().back();
-    if (generic.getNumReductionLoops())
-      return linalg::isaContractionOpInterface(generic) && result.getNumResults() > 1;
-    op = nullptr;
+    if (generic.getNumReductionLoops()) {
+      if (linalg::isaContractionOpInterface(generic) && result.getNumResults() > 1)
+        return true;
+      continue;
+    }
     for (OpOperand *operand : generic.getDpsInputOperands())
       if (generic.getMatchingIndexingMap(operand) == result)
-        if (Operation *def = operand->get().getDefiningOp(); def && hasColumns(def))
-          op = def;
+        worklist.push_back(operand->get().getDefiningOp());
   }
   return false;
 }
