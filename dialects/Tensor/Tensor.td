@@ -218,7 +218,7 @@ def Tensor_PackOp : Tensor_Op<"pack", [Tensor_KnownDims]> {
   let description = [{
     Gives `[batch..., ceil(N / panel), K, panel]`, zero padded, from a right-hand side whose dimensions are, in the
     source, `batch_dims` (outermost first), `n_dims` and `k_dims` (each flattened row-major in the order given).
-    With `together`, 2 or 4, as many values of k lie side by side, for instructions that sum as many products:
+    With `together`, 2 or 4, as many values of k are side by side, for instructions that sum as many products:
     `[batch..., ceil(N / panel), K / 2, 2 * panel]`, where the last of `k_dims` counts as rounded up to a multiple of that.
     Integers are zero there; floats need such a multiple. With
     `nibbles`, eight values of k of 4 bits each share an i32, the first in its lowest bits:

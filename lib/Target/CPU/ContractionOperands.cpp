@@ -25,8 +25,8 @@ void ContractionEmitter::chooseLhs() {
   auto depth = strided->collapse(info.depth, info.sizes, e.shapes);
   if (!row || !row->isConstant(1))
     lhsPanel = 0;
-  // What is widened or shifted before it is multiplied must be copied, and so must what is read together but does not
-  // lie so, or not to the end.
+  // What is widened or shifted before it is multiplied must be copied, and so must what is read together but is not
+  // together in memory, or not to the end.
   if (!row || !depth || info.changesLhs() ||
       (info.together() > 1 && (!depth->isConstant(1) || !e.shapes.divisible(info.size(info.depth), info.together()))))
     return;

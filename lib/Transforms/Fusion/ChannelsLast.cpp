@@ -149,8 +149,8 @@ struct Rewriter {
     return found;
   }
 
-  /// The loops of a reduction in the order in which it lies what it reads, if that is a permutation; empty if it is
-  /// not. Where the last one is summed, those that are not come first: vectors run along sums of one result then.
+  /// The loops of a reduction in the order in memory of what it reads, if that is a permutation; empty if it is not.
+  /// Where the last one is summed, those that are not come first: vectors run along sums of one result then.
   Permutation orderInMemory(linalg::GenericOp op) {
     if (readsChannelsLast(op))
       return toLast(op.getNumLoops());

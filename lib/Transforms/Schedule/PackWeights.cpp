@@ -124,7 +124,7 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     }
     // Integer products made those of bytes, with channels in fours.
     Side side;
-    if (own && type.getElementType().isInteger(8))
+    if (own && type.getElementType().isInteger(8) && accumulator.isInteger(32) && (target.i8Dot || target.i8DotMixed))
       side = fours(own.getUnsignedInput(), own.getUnsignedWeight(), target);
     for (int64_t d = 2; d < type.getRank(); ++d)
       dims.k.push_back(d);

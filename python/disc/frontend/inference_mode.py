@@ -25,11 +25,18 @@ def outside_inference_mode(model: nn.Module) -> Iterator[None]:
         for module in model.modules():
             tables: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
             for table in tables:
-                own = {name: value for name, value in table.items() if value is not None and value.is_inference()}
+                own = {name: value for name, value in table.items() if _has_twin(value)}
                 if own:
                     stack.callback(table.update, own)
                     table.update({name: twins.setdefault(id(value), _ordinary(value)) for name, value in own.items()})
         yield
+
+
+def _has_twin(value: Tensor | None) -> bool:
+    # Tensors of a class of their own keep what they have elsewhere.
+    if value is None or type(value) not in (Tensor, nn.Parameter):
+        return False
+    return value.is_inference() and value.layout == torch.strided
 
 
 def _ordinary(tensor: Tensor) -> Tensor:

@@ -109,6 +109,23 @@ def test_convolutions_of_codes_are_exact(case, cpu):
             )
 
 
+@pytest.mark.parametrize("dtype", [S8, U8, torch.int32])
+def test_convolutions_of_integers_wrap_as_in_eager(dtype):
+    class Plain(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = nn.Buffer(codes(dtype, 6, 4, 3, 3))
+
+        def forward(self, x):
+            return nn.functional.conv2d(x, self.w, padding=1)
+
+    module = Plain()
+    model = disc.compile(module, (codes(dtype, 2, 4, 8, 8),), dynamic_shapes=({0: Dim("n")},))
+    for n in (1, 2, 5):
+        x = codes(dtype, n, 4, 8, 8, seed=n)
+        assert torch.equal(model(x), module(x))
+
+
 def test_zero_points_that_were_0_are_checked_at_load():
     module = Convolution(2, 16, 8, 3, U8, S8, 3, padding=1)
     model = disc.compile(module, (codes(U8, 1, 8, 9, 9),), dynamic_shapes=({0: Dim("n")},))
