@@ -264,6 +264,23 @@ void ConvolutionInput::copyPixels(Value from, Value to, Value count, int64_t fro
   bool isRun = channelStride.isConstant(1) || info.groupInputs.isConstant(1);
   if (isRun && toStep == 1 && !isPadded() && e.shapes.equal(pixelStride, info.groupInputs))
     return copyRun(from, to, m.mul(count, channels));
+  bool words = bytes == 1 && toStep == 1 && info.pixelInputs.isConstant(4) && info.groupInputs.isConstant();
+  if (!isRun && pixelStride.isConstant(1) && words && points.lanes() > 1) {
+    // Pixels of four bytes, whose channels are apart: a word for each, lanes along the line.
+    vectors(count, [&](Value at, Value mask) {
+      Type word = points.vectorOf(b.getI32Type());
+      Value pixels;
+      for (int64_t c = 0; c < info.groupInputs.constant(); ++c) {
+        Value source = m.advance(from, m.mul(points.expr(channelStride), c));
+        Value v = arith::ExtUIOp::create(b, m.loc, word, read(source, Idx(at, true), mask));
+        auto by = DenseElementsAttr::get(cast<VectorType>(word), b.getI32IntegerAttr(int32_t(8 * c)));
+        v = arith::ShLIOp::create(b, m.loc, v, arith::ConstantOp::create(b, m.loc, by));
+        pixels = pixels ? arith::OrIOp::create(b, m.loc, pixels, v).getResult() : v;
+      }
+      points.store(to, Idx(at, true), pixels, mask);
+    });
+    return;
+  }
   if (!isRun && pixelStride.isConstant(1)) {
     // A channel at a time, lanes along the line.
     emitFor(b, m.loc, m.constant(0), channels, m.constant(1), {}, [&](Value c, ValueRange) {

@@ -541,4 +541,6 @@ void KernelGroups::fuse() {
   fuseEdges(kinds(K::Loop, K::Column));
   fuseEdges(kinds(K::Loop, K::Contraction));
   fuseEdges(kinds(K::Loop, K::Convolution));
+  for (Operation &op : llvm::make_early_inc_range(block))
+    leaveToReaders(&op);
 }

@@ -63,6 +63,8 @@ private:
   bool isForLoad(const KernelGroup &group);
   void seed(Operation *op);
   void joinRows(AttentionOp op);
+  /// Lets the groups that read what `op` makes of a narrower value read that one, if all can (Widening.cpp).
+  bool leaveToReaders(Operation *op);
 
   Block &block;
   SymbolBindings bindings;

@@ -41,11 +41,26 @@ class Broadcast:
 
 
 @dataclass(frozen=True)
+class Coded:
+    """The tensor is (codes - zero) * scale in f32; ``codes`` have at most 16 bits, and ``scale`` is a normal number.
+
+    ``low`` and ``high`` are the limits that the operator says its codes have.
+    """
+
+    codes: Tensor
+    scale: float
+    zero: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
 class Tensor:
     """A tensor value, with its extents and what is known of its contents.
 
     The facts (``splat``, ``iota``, ``broadcast``) let rules drop what computes nothing: the masks that
-    model libraries build are mostly comparisons of an arange with a constant.
+    model libraries build are mostly comparisons of an arange with a constant. ``coded`` lets rules that only choose
+    among elements choose among codes.
     """
 
     value: ir.Value
@@ -54,6 +69,7 @@ class Tensor:
     splat: Number | None = field(default=None, compare=False)
     iota: Iota | None = field(default=None, compare=False)
     broadcast: Broadcast | None = field(default=None, compare=False)
+    coded: Coded | None = field(default=None, compare=False)
 
     @property
     def rank(self) -> int:
@@ -66,9 +82,10 @@ class Tensor:
         splat: Number | None = None,
         iota: Iota | None = None,
         broadcast: Broadcast | None = None,
+        coded: Coded | None = None,
     ) -> Tensor:
         """The same tensor with other facts."""
-        return replace(self, splat=splat, iota=iota, broadcast=broadcast)
+        return replace(self, splat=splat, iota=iota, broadcast=broadcast, coded=coded)
 
 
 @dataclass(frozen=True)

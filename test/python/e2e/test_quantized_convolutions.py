@@ -1,6 +1,7 @@
 """Convolutions of quantised tensors are exact sums of codes, whatever the signs, zero points, steps and groups."""
 
 import platform
+import re
 
 import numpy as np
 import pytest
@@ -141,10 +142,11 @@ def test_a_residual_network_of_bytes():
             self.first = nn.Conv2d(3, 16, 3, stride=2, padding=1)
             self.a, self.b = nn.Conv2d(16, 16, 3, padding=1), nn.Conv2d(16, 16, 3, padding=1)
             self.norms = nn.ModuleList(nn.BatchNorm2d(16) for _ in range(2))
+            self.pool = nn.MaxPool2d(3, 2, 1)
             self.last = nn.Linear(16, 10)
 
         def forward(self, x):
-            x = torch.relu(self.first(x))
+            x = self.pool(torch.relu(self.first(x)))
             y = torch.relu(self.norms[0](self.a(x)))
             x = torch.relu(self.norms[1](self.b(y)) + x)
             return self.last(x.mean((2, 3)))
@@ -158,12 +160,44 @@ def test_a_residual_network_of_bytes():
     )
     model = disc.compile(quantised, (example,), dynamic_shapes=shapes)
     if DOTS["i8_dot"] or DOTS["i8_dot_mixed"]:
-        assert (
-            sum("disc_tensor.convolution" in line and "xi32>" in line for line in model.ir("fusion").splitlines()) == 3
-        )
+        fused = model.ir("fusion")
+        assert sum("disc_tensor.convolution" in line and "xi32>" in line for line in fused.splitlines()) == 3
+        # What is added later is read as codes, too.
+        stored = re.findall(r"disc_plan.kernel  ?\w+ ins.*? -> (.*?) attributes", fused)
+        assert stored and not any("xi8>" in results and "xf32>" in results for results in stored)
     for n, h, w in [(1, 8, 8), (2, 20, 24), (3, 33, 17), (1, 64, 48)]:
         x = torch.randn(n, 3, h, w)
         expected = module(x)
         # A value at a bound between two codes may be rounded to either.
         assert (model(x) - quantised(x)).abs().max() < 0.02 * expected.abs().max()
         assert (model(x) - expected).abs().max() < 0.1 * expected.abs().max()
+
+
+@pytest.mark.parametrize(("dtype", "low", "high"), [(U8, 0, 255), (S8, -127, 127), (torch.int16, -32768, 32767)])
+@pytest.mark.parametrize(
+    "options", [{}, {"padding": 1}, {"padding": 1, "dilation": 5}, {"stride": 2, "ceil_mode": True}]
+)
+def test_the_largest_code_is_the_largest_number(dtype, low, high, options):
+    class Pooled(nn.Module):
+        def forward(self, x, raw):
+            a = Q.quantize_per_tensor(x, 0.037, 3, low, high, dtype)
+            results = []
+            for c in (a, raw):
+                y = Q.dequantize_per_tensor(c, 0.037, 3, low, high, dtype)
+                y, places = nn.functional.max_pool2d(y, 2, return_indices=True, **options)
+                # Of windows without any element, eager says that the place is one outside of the image.
+                results += [
+                    y,
+                    *([] if "dilation" in options else [places]),
+                    Q.quantize_per_tensor(y, 0.037, 3, low, high, dtype),
+                ]
+                results.append(Q.quantize_per_tensor(y, 0.5, 3, low, high, dtype))
+            return results
+
+    module = Pooled()
+    shapes = ({0: Dim("n"), 2: Dim("h", min=4), 3: Dim("w", min=4)},) * 2
+    model = disc.compile(module, (torch.randn(2, 3, 9, 8), codes(dtype, 2, 3, 9, 8)), dynamic_shapes=shapes)
+    for n, h, w in [(1, 4, 4), (2, 9, 8), (3, 31, 17), (1, 16, 65)]:
+        x, raw = torch.randn(n, 3, h, w) * 3, codes(dtype, n, 3, h, w, seed=h)
+        for actual, expected in zip(model(x, raw), module(x, raw), strict=True):
+            assert torch.equal(actual, expected)

@@ -19,6 +19,7 @@ from ..scalar import Elem
 from ..values import Extent, Number, Tensor, is_one
 from .common import read_if, require_channels, require_pixels
 from .convolution import channels_first, channels_last, per_dim
+from .quantization import decode
 
 _UNROLLED = 32
 """Windows of up to this many elements are unrolled."""
@@ -238,10 +239,18 @@ def _spatial(b: Builder) -> int:
     return int(b.op_name.split("pool")[1][0])
 
 
+def _meets_input(args: Sequence[Any]) -> bool:
+    """Whether each window has an element of the input: without dilation, as at most half of a window is padding."""
+    dilation = args[3] if len(args) > 3 else None
+    return all(d == 1 for d in (dilation if isinstance(dilation, (list, tuple)) else [dilation or 1]))
+
+
 @lowers("torch.aten.max_pool1d", "torch.aten.max_pool2d", "torch.aten.max_pool3d")
 def max_pool(b: Builder, x: Tensor, *args: Any) -> Tensor:
-    """The largest element of each window."""
+    """The largest element of each window; of codes with one scale, the one of the largest code."""
     require_channels(b, x, _spatial(b))
+    if x.coded and _meets_input(args):
+        return decode(b, max_pool(b, x.coded.codes, *args), x.coded)
     pool = Pool(b, x, _max_windows(b, args, _spatial(b)), _spatial(b))
     return pool.done(pool.maximum())
 
@@ -252,6 +261,9 @@ def max_pool(b: Builder, x: Tensor, *args: Any) -> Tensor:
 def max_pool_with_indices(b: Builder, x: Tensor, *args: Any) -> tuple[Tensor, Tensor]:
     """The largest element of each window, and where in the image it is."""
     require_channels(b, x, _spatial(b))
+    if x.coded and _meets_input(args):
+        codes, places = max_pool_with_indices(b, x.coded.codes, *args)
+        return decode(b, codes, x.coded), places
     pool = Pool(b, x, _max_windows(b, args, _spatial(b)), _spatial(b))
     best = pool.maximum()
     return pool.done(best), pool.done(pool.position_of(best))

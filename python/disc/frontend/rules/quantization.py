@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,12 +13,12 @@ from .. import dtypes, scalar
 from ..builder import Builder
 from ..registry import lowers
 from ..scalar import Elem
-from ..values import Extent, Tensor, is_one, normalize_dim
+from ..values import Coded, Extent, Tensor, is_one, normalize_dim
 from . import reduction
 from .common import number, promoted
 from .elementwise import convert
 
-_F32, _F64 = torch.float32, torch.float64
+_F32, _F64, _I32 = torch.float32, torch.float64, torch.int32
 
 # -- quantized_decomposed --------------------------------------------------------------------------
 
@@ -35,23 +36,49 @@ def _one(b: Builder, value: Any) -> Any:
     return b.reshape(value, []) if isinstance(value, Tensor) else number(value)
 
 
+def _code(value: Elem, low: Any, high: Any) -> Elem:
+    """The code between two limits that a value is rounded to; of known limits, by the conversion to 32 bits.
+
+    A conversion to a narrow type else goes through 64 bits, which takes twice as long.
+    """
+    known = all(isinstance(limit, int | float) and abs(limit) < 2**24 for limit in (low, high))
+    bounded = scalar.minimum(scalar.maximum(value, _limit(value, low)), _limit(value, high))
+    return bounded.to(_I32) if known else bounded
+
+
+def _limit(value: Elem, limit: Any) -> Any:
+    return limit.to(value.dtype) if isinstance(limit, Elem) else float(limit)
+
+
+def _between(fn: Callable[..., Elem], low: Any, high: Any) -> tuple[Callable[..., Elem], list[Any]]:
+    """``fn`` rounded to codes, and the limits that are operands of its body: those that are no numbers."""
+    if all(isinstance(limit, int) for limit in (low, high)):
+        return lambda *elements: _code(fn(*elements), low, high), []
+    return lambda *elements: _code(fn(*elements[:-2]), *elements[-2:]), [number(low), number(high)]
+
+
 def _quantized(b: Builder, x: Tensor, scale: Any, zero: Any, low: Any, high: Any) -> Tensor:
     """clamp(round(x * (1 / scale)) + zero, low, high); the reciprocal of a scale for the whole tensor is f64's."""
     channels = isinstance(scale, Tensor) and scale.rank > 0
     wide = _F32 if channels else _F64
 
-    def fn(x: Elem, s: Elem, z: Elem, low: Elem, high: Elem) -> Elem:
+    def fn(x: Elem, s: Elem, z: Elem) -> Elem:
         inverse = (1.0 / s.to(wide)).to(_F32)
-        value = scalar.unary("roundeven", x.to(_F32) * inverse) + z.to(_F32)
-        return scalar.minimum(scalar.maximum(value, low.to(_F32)), high.to(_F32))
+        return scalar.unary("roundeven", x.to(_F32) * inverse) + z.to(_F32)
 
-    return b.map(b.out.dtype, [x, scale, zero, low, high], fn, number_dtype=_F64, dims=x.dims)
+    code, limits = _between(fn, low, high)
+    return b.map(b.out.dtype, [x, scale, zero, *limits], code, number_dtype=_F64, dims=x.dims)
 
 
 @lowers("torch.quantized_decomposed.quantize_per_tensor")
 def quantize_per_tensor(b: Builder, x: Tensor, scale: Any, zero: Any, low: Any, high: Any, *_: Any) -> Tensor:
     """One scale and zero point for all elements."""
-    return _quantized(b, x, _one(b, scale), _one(b, zero), _one(b, low), _one(b, high))
+    if x.coded and (x.coded.scale, x.coded.zero, x.coded.low, x.coded.high) == (scale, zero, low, high):
+        # Rounding meets the same codes again: the steps' errors are far below half a code.
+        if x.coded.codes.dtype == b.out.dtype:
+            return _within(b, x.coded.codes, low, high)
+    limits = [b.reshape(limit, []) if isinstance(limit, Tensor) else limit for limit in (low, high)]
+    return _quantized(b, x, _one(b, scale), _one(b, zero), *limits)
 
 
 @lowers("torch.quantized_decomposed.quantize_per_channel")
@@ -59,18 +86,18 @@ def quantize_per_channel(
     b: Builder, x: Tensor, scales: Tensor, zeros: Tensor, axis: int, low: Any, high: Any, *_: Any
 ) -> Tensor:
     """A scale and a zero point for each slice along ``axis``."""
-    return _quantized(b, x, _along(b, x, scales, axis), _along(b, x, zeros, axis), number(low), number(high))
+    return _quantized(b, x, _along(b, x, scales, axis), _along(b, x, zeros, axis), low, high)
 
 
 @lowers("torch.quantized_decomposed.quantize_per_token")
 def quantize_per_token(b: Builder, x: Tensor, scales: Tensor, zeros: Tensor, low: Any, high: Any, *_: Any) -> Tensor:
     """A scale and a zero point for each row; the zero point is added before rounding."""
 
-    def fn(x: Elem, s: Elem, z: Elem, low: Elem, high: Elem) -> Elem:
-        value = scalar.unary("roundeven", x.to(_F32) * (1.0 / s.to(_F32)) + z.to(_F32))
-        return scalar.minimum(scalar.maximum(value, low.to(_F32)), high.to(_F32))
+    def fn(x: Elem, s: Elem, z: Elem) -> Elem:
+        return scalar.unary("roundeven", x.to(_F32) * (1.0 / s.to(_F32)) + z.to(_F32))
 
-    return b.map(b.out.dtype, [x, scales, zeros, number(low), number(high)], fn, number_dtype=_F64, dims=x.dims)
+    code, limits = _between(fn, low, high)
+    return b.map(b.out.dtype, [x, scales, zeros, *limits], code, number_dtype=_F64, dims=x.dims)
 
 
 _NARROW = ((-8, 7), (0, 15))
@@ -110,7 +137,33 @@ def dequantize_per_tensor(
     b: Builder, x: Tensor, scale: Any, zero: Any, low: Any = None, high: Any = None, *_: Any
 ) -> Tensor:
     """(x - zero) * scale."""
-    return _dequantized(b, x, _one(b, scale), _one(b, zero), low, high)
+    result = _dequantized(b, x, _one(b, scale), _one(b, zero), low, high)
+    known = isinstance(scale, float) and all(type(value) is int for value in (zero, low, high))
+    if known and _LEAST < scale < 1 / _LEAST and result.dtype == _F32 and dtypes.bits(x.dtype) <= 16:
+        return result.with_facts(coded=Coded(x, scale, zero, low, high))
+    return result
+
+
+_LEAST = 2.0**-100
+"""Scales between it and its reciprocal are normal numbers, as are their products with codes."""
+
+
+def decode(b: Builder, codes: Tensor, by: Coded) -> Tensor:
+    """What other codes stand for that are read as those in ``by``."""
+
+    def fn(x: Elem, s: Elem, z: Elem) -> Elem:
+        return (x.to(_F32) - z.to(_F32)) * s.to(_F32)
+
+    result = b.map(_F32, [codes, by.scale, by.zero], fn, number_dtype=_F64, dims=codes.dims)
+    return result.with_facts(coded=replace(by, codes=codes))
+
+
+def _within(b: Builder, codes: Tensor, low: int, high: int) -> Tensor:
+    """Codes clamped to limits."""
+    info = torch.iinfo(codes.dtype)
+    if low <= info.min and high >= info.max:
+        return codes
+    return b.map(codes.dtype, [codes], lambda x: scalar.minimum(scalar.maximum(x.to(_I32), low), high), dims=codes.dims)
 
 
 @lowers("torch.quantized_decomposed.dequantize_per_channel")
@@ -169,12 +222,12 @@ def quantize_per_group(
     scale, dims = _in_groups(b, x, scales, size)
     zero = b.reshape(zeros, scale.dims)
 
-    def fn(x: Elem, s: Elem, z: Elem, low: Elem, high: Elem) -> Elem:
-        value = scalar.unary("roundeven", x.to(_F32) * (1.0 / s.to(_F32)) + z.to(_F32))
-        return scalar.minimum(scalar.maximum(value, low.to(_F32)), high.to(_F32))
+    def fn(x: Elem, s: Elem, z: Elem) -> Elem:
+        return scalar.unary("roundeven", x.to(_F32) * (1.0 / s.to(_F32)) + z.to(_F32))
 
-    inputs = [b.reshape(x, dims), scale, zero, number(low), number(high)]
-    return b.reshape(b.map(b.out.dtype, inputs, fn, number_dtype=_F64, dims=dims), x.dims)
+    code, limits = _between(fn, low, high)
+    inputs = [b.reshape(x, dims), scale, zero, *limits]
+    return b.reshape(b.map(b.out.dtype, inputs, code, number_dtype=_F64, dims=dims), x.dims)
 
 
 @lowers("torch.quantized_decomposed.dequantize_per_channel_group")
@@ -323,15 +376,14 @@ def quantize_affine(
 ) -> Tensor:
     """clamp(round(x * (1 / scale)) + zero, low, high), with a scale and a zero point for each block."""
     info = torch.iinfo(b.out.dtype)
-    low, high = (float(d if x is None else x) for x, d in zip(limits, (info.min, info.max), strict=True))
+    low, high = (d if x is None else x for x, d in zip(limits, (info.min, info.max), strict=True))
     wide = dtypes.opmath(x.dtype)
 
     def fn(x: Elem, s: Elem, *z: Elem) -> Elem:
         # Each step is rounded to the input's type, as in PyTorch.
         inverse = (1.0 / s.to(wide)).to(s.dtype).to(wide)
         value = scalar.unary("roundeven", (x.to(wide) * inverse).to(x.dtype).to(wide))
-        value = value + z[0].to(wide) if z else value
-        return scalar.minimum(scalar.maximum(value, low), high)
+        return _code(value + z[0].to(wide) if z else value, low, high)
 
     return _for_each_block(b, x, blocks, [scale, zero], fn)
 
