@@ -7,7 +7,7 @@
 //
 // The same for scalars. Largest errors found, in ulp of f32 (test/python/unit/test_math_accuracy.py checks them):
 //   exp, exp2 1 · expm1 1.5 · log 1 · log1p 2.5 · log2, log10 2 · tanh 2.5 · erf 2 · erfc 4
-//   1 + erf, 1 + tanh 2.5 units of the last place of 1 · pow 0.6, in f64 inside
+//   1 + erf, 1 + tanh 2 units of the last place of 1 · pow 0.6, in f64 inside
 //   sin, cos 1.1 · tan 3 · atan, atan2, asin, acos 2.5 · sinh, cosh 2.5 · atanh 3 · remainders are exact
 // All handle infinities, NaN and denormals. Arguments of sin, cos and tan from 12000 on, and quotients from 2^22 on, go
 // to libm, as do the other functions, and f64, per lane; but for pow of vectors of f64, which is expanded where there
@@ -23,7 +23,7 @@
 // For NVIDIA's GPUs (`nvidia`) f32 uses their instructions for powers of two and reciprocals: exp, exp2, tanh, erf, and
 // quotients of exponentials, by 1 + e^x and of half types. The bounds above hold where those instructions round
 // correctly, as the emulator's do. With their own errors, 2^-22.5 and 2^-23 of the value at most, they are, in ulp:
-//   exp 2, as CUDA's expf, which is computed alike · tanh 3.4 · erf 2 · 1 + erf, 1 + tanh 2.5.5 units of the last place
+//   exp 2, as CUDA's expf, which is computed alike · tanh 3.4 · erf 2 · 1 + erf, 1 + tanh 2.5 units of the last place
 //   of 1
 //
 // Lit test: test/lit/Common/lower-math.mlir.
