@@ -3,7 +3,7 @@
 // A kernel of kind convolution whose weights have one filter for each channel. Vectors run along the channels:
 //
 //   for each task: its chunk of an image, panel of channels
-//     for each vector of channels, line of the chunk
+//     for each line of the chunk, vector of channels
 //       up to 8 neighbouring positions at a time, while no tap falls outside the line
 //         for each line of the kernel inside the image, each of its taps
 //           8 sums += 8 vectors of the input * one vector of weights
@@ -72,7 +72,7 @@ private:
   void emitAlong(const ConvolutionChunk &chunk, Value line, Value lines, Value position, int64_t count, Value weights,
                  Value channel, Value tail);
   Value columnMask(Value column);
-  void emitVector(const ConvolutionChunk &chunk, Value panel, Value weights, Value channel, Value mask);
+  void emitVector(const ConvolutionChunk &chunk, Value line, Value weights, Value channel);
   void emitLine(const ConvolutionChunk &chunk, Value line, Value weights, Idx channel, Value mask);
   void emitInside(const ConvolutionChunk &chunk, Value line, Value position, int64_t count, Value weights, Idx channel,
                   Value mask);
@@ -129,41 +129,38 @@ LogicalResult DepthwiseEmitter::emit() {
       });
       return SmallVector<Value>();
     }
-    for (int64_t v = 0; v < vectors; ++v) {
-      Value channel = m.add(m.mul(panel, width), m.constant(v * lanes));
-      Value own = m.advance(weights, m.constant(v * lanes * byteSize(info.weightElement)));
-      if (e.shapes.divisible(info.groups, width)) {
-        emitVector(chunk, panel, own, channel, {});
-        continue;
+    // All channels of the panel for one line: what they read are neighbours, which come from far together.
+    Value lastLine = m.add(chunk.firstLine, chunk.lines);
+    emitFor(b, loc(), chunk.firstLine, lastLine, one, {}, [&](Value line, ValueRange) {
+      PointEmitter::Scope inner(points);
+      for (int64_t v = 0; v < vectors; ++v) {
+        Value own = m.advance(weights, m.constant(v * lanes * byteSize(info.weightElement)));
+        emitVector(chunk, line, own, m.add(m.mul(panel, width), m.constant(v * lanes)));
       }
-      Value left = m.sub(channels, channel);
-      Value whole = m.less(m.constant(lanes - 1), left);
-      emitIf(b, loc(), whole, {}, [&] {
-        PointEmitter::Scope inner(points);
-        emitVector(chunk, panel, own, channel, {});
-        return SmallVector<Value>();
-      });
-      Value some = arith::AndIOp::create(b, loc(), m.less(m.constant(0), left), m.less(left, m.constant(lanes)));
-      emitIf(b, loc(), some, {}, [&] {
-        PointEmitter::Scope inner(points);
-        emitVector(chunk, panel, own, channel, points.tailMask(left));
-        return SmallVector<Value>();
-      });
-    }
+      return SmallVector<Value>();
+    });
     return SmallVector<Value>();
   });
   return failure(failedInside);
 }
 
-/// All lines of the chunk for one vector of channels.
-void DepthwiseEmitter::emitVector(const ConvolutionChunk &chunk, Value, Value weights, Value channel, Value mask) {
+/// A line for a vector of channels from `channel` on, of which fewer may be there.
+void DepthwiseEmitter::emitVector(const ConvolutionChunk &chunk, Value line, Value weights, Value channel) {
   Idx lane(channel, /*lanes=*/true, 1, lanes);
-  emitFor(b, loc(), chunk.firstLine, m.add(chunk.firstLine, chunk.lines), m.constant(1), {},
-          [&](Value line, ValueRange) {
-            PointEmitter::Scope scope(points);
-            emitLine(chunk, line, weights, lane, mask);
-            return SmallVector<Value>();
-          });
+  if (e.shapes.divisible(info.groups, vectors * lanes))
+    return emitLine(chunk, line, weights, lane, {});
+  Value left = m.sub(points.expr(info.groups), channel), whole = m.less(m.constant(lanes - 1), left);
+  emitIf(b, loc(), whole, {}, [&] {
+    PointEmitter::Scope inner(points);
+    emitLine(chunk, line, weights, lane, {});
+    return SmallVector<Value>();
+  });
+  Value some = arith::AndIOp::create(b, loc(), m.less(m.constant(0), left), m.less(left, m.constant(lanes)));
+  emitIf(b, loc(), some, {}, [&] {
+    PointEmitter::Scope inner(points);
+    emitLine(chunk, line, weights, lane, points.tailMask(left));
+    return SmallVector<Value>();
+  });
 }
 
 bool DepthwiseEmitter::unrolls() const {

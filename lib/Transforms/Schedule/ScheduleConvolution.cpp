@@ -50,7 +50,8 @@ LogicalResult disc::scheduleConvolution(KernelOp kernel, ShapeAnalysis &shapes, 
   // As many lines and positions as let a task's part of the input fill half of the second-level cache, but few enough
   // that each core has several tasks.
   int64_t budget = target.l2Bytes / 2;
-  SymExpr pixel = z.kernel * info.pixelInputs * SymExpr(bytesOf(info.inputElement));
+  // Of a convolution of each channel by itself, the panels of a chunk follow each other, and share the lines of memory.
+  SymExpr pixel = z.kernel * (info.isDepthwise ? info.groups : info.pixelInputs) * SymExpr(bytesOf(info.inputElement));
   SymExpr tileBytes = SymExpr(tile * w.stride) * h.window(one) * pixel;
   SymExpr chunkTiles =
       SymExpr::min(tiles, atLeastOne(SymExpr::floorDiv(SymExpr(budget), SymExpr::max(tileBytes, one))));

@@ -317,6 +317,16 @@ def absolute(x: Elem) -> Elem:
     return x if dtypes.is_unsigned(x.dtype) else unary("absi", x)
 
 
+def between(x: Elem, low: Number, high: Number) -> Elem:
+    """A float without a fraction as an int32 between two of them; NaN is 0.
+
+    PyTorch clamps floats and converts those, so that it meets NaN with each step.
+    """
+    bounded = select(x > low, x, x.like(low))
+    bounded = select(bounded < high, bounded, x.like(high))
+    return select(x.eq(x), bounded.to(torch.int32), 0)
+
+
 def sigmoid(x: Elem) -> Elem:
     """1 / (1 + e^-x)."""
     return 1.0 / (exp(-x) + 1.0)

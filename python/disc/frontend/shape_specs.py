@@ -77,6 +77,12 @@ def _by_name(shapes: Mapping[str, Any], arguments: Mapping[str, Any], variadic: 
     given = dict(shapes)
     if variadic is not None and variadic not in arguments and isinstance(given.get(variadic), Mapping):
         given.update(given.pop(variadic))  # as torch.export has those of ``**kwargs``
+    for name in list(given):
+        spec = given[name]
+        parts = [f"{name}_{i}" for i in range(len(spec))] if isinstance(spec, (list, tuple)) else []
+        if name not in arguments and parts and all(part in arguments for part in parts):
+            # ``*rest`` of a module that torch.export has made: an argument for each part.
+            given.update(zip(parts, given.pop(name), strict=True))
     for name in given:
         if name not in arguments:
             known = ", ".join(arguments) or "none"
@@ -87,6 +93,10 @@ def _by_name(shapes: Mapping[str, Any], arguments: Mapping[str, Any], variadic: 
 
 
 def _in_order(shapes: Sequence[Any], arguments: Mapping[str, Any]) -> list[Any]:
+    last = shapes[-1] if shapes else None
+    if isinstance(last, (list, tuple)) and len(last) > 1 and len(shapes) - 1 + len(last) == len(arguments):
+        # ``*rest`` of a module that torch.export has made: an argument for each part.
+        shapes = [*shapes[:-1], *last]
     if len(shapes) != len(arguments):
         raise ArgumentValueError(
             f"dynamic_shapes: expected a spec for each of the {len(arguments)} arguments"

@@ -373,3 +373,50 @@ def test_codes_under_torch_compile():
     for rows in (2, 7, 40):
         x = torch.randn(rows, 128)
         torch.testing.assert_close(compiled(x), module(x), atol=2e-5, rtol=1e-5)
+
+
+def test_layers_used_twice_and_functions_are_quantised_alike():
+    class Blocks(nn.Module):
+        def __init__(self, function):
+            super().__init__()
+            self.convolutions = nn.ModuleList(nn.Conv2d(c, 8, 3, padding=1) for c in (3, 8, 8))
+            self.norms = nn.ModuleList(nn.BatchNorm2d(8) for _ in range(3))
+            self.relu = torch.relu if function else nn.ReLU()
+
+        def forward(self, x, *rest):
+            x = self.relu(self.norms[0](self.convolutions[0](x)))
+            y = self.relu(self.norms[1](self.convolutions[1](x)))
+            y = self.norms[2](self.convolutions[2](y))
+            return self.relu(y + x) + sum(rest)
+
+    example = (torch.randn(2, 3, 8, 8), torch.ones(1), torch.ones(1))
+    shapes = ({0: Dim("n")}, ({}, {}))
+    results = []
+    for function in (False, True):
+        torch.manual_seed(0)
+        module = Blocks(function).eval()
+        quantised = disc.quantize(module, [example], "int8-static", dynamic_shapes=shapes)
+        model = disc.compile(quantised, example, dynamic_shapes=shapes)
+        again = disc.compile(quantised, example, dynamic_shapes={"x": {0: Dim("n")}, "rest": ({}, {})})
+        for n in (1, 2, 5):
+            x = (torch.randn(n, 3, 8, 8, generator=torch.Generator().manual_seed(n)), torch.ones(1), torch.ones(1))
+            # A value between two codes may be rounded to either.
+            assert (model(*x) - quantised(*x)).abs().max() < 0.02 * module(*x).abs().max()
+            assert torch.equal(model(*x), again(*x))
+            results.append(model(*x))
+    assert all(torch.equal(a, b) for a, b in zip(results[:3], results[3:], strict=True))
+
+
+@pytest.mark.parametrize(("dtype", "low", "high"), [(torch.uint8, 0, 255), (torch.int8, -128, 127), (torch.int8, 3, 9)])
+@pytest.mark.parametrize("zero", [0, 5])
+def test_special_numbers_have_codes(dtype, low, high, zero):
+    class Quantised(nn.Module):
+        def forward(self, x):
+            return torch.ops.quantized_decomposed.quantize_per_tensor(x, 0.25, zero, low, high, dtype)
+
+    special = torch.tensor(
+        [0.0, -0.0, float("inf"), -float("inf"), float("nan"), 3e9, -3e9, 1e38, 0.125, 0.375, -0.125]
+    )
+    model = disc.compile(Quantised(), (special,), dynamic_shapes=({0: Dim("n", min=1)},))
+    for x in (special, torch.randn(1000) * 40, special[4:5]):
+        assert torch.equal(model(x), Quantised()(x))

@@ -37,17 +37,11 @@ def _one(b: Builder, value: Any) -> Any:
 
 
 def _code(value: Elem, low: Any, high: Any) -> Elem:
-    """The code between two limits that a value is rounded to; of known limits, by the conversion to 32 bits.
-
-    A conversion to a narrow type else goes through 64 bits, which takes twice as long.
-    """
-    known = all(isinstance(limit, int | float) and abs(limit) < 2**24 for limit in (low, high))
-    bounded = scalar.minimum(scalar.maximum(value, _limit(value, low)), _limit(value, high))
-    return bounded.to(_I32) if known else bounded
-
-
-def _limit(value: Elem, limit: Any) -> Any:
-    return limit.to(value.dtype) if isinstance(limit, Elem) else float(limit)
+    """The code between two limits that a value is rounded to."""
+    if all(isinstance(limit, int | float) and abs(limit) < 2**24 for limit in (low, high)):
+        return scalar.between(value, float(low), float(high))
+    low, high = (limit.to(value.dtype) if isinstance(limit, Elem) else float(limit) for limit in (low, high))
+    return scalar.minimum(scalar.maximum(value, low), high)
 
 
 def _between(fn: Callable[..., Elem], low: Any, high: Any) -> tuple[Callable[..., Elem], list[Any]]:
@@ -64,7 +58,8 @@ def _quantized(b: Builder, x: Tensor, scale: Any, zero: Any, low: Any, high: Any
 
     def fn(x: Elem, s: Elem, z: Elem) -> Elem:
         inverse = (1.0 / s.to(wide)).to(_F32)
-        return scalar.unary("roundeven", x.to(_F32) * inverse) + z.to(_F32)
+        value = scalar.unary("roundeven", x.to(_F32) * inverse)
+        return value if isinstance(zero, int) and zero == 0 else value + z.to(_F32)
 
     code, limits = _between(fn, low, high)
     return b.map(b.out.dtype, [x, scale, zero, *limits], code, number_dtype=_F64, dims=x.dims)
@@ -73,10 +68,10 @@ def _quantized(b: Builder, x: Tensor, scale: Any, zero: Any, low: Any, high: Any
 @lowers("torch.quantized_decomposed.quantize_per_tensor")
 def quantize_per_tensor(b: Builder, x: Tensor, scale: Any, zero: Any, low: Any, high: Any, *_: Any) -> Tensor:
     """One scale and zero point for all elements."""
-    if x.coded and (x.coded.scale, x.coded.zero, x.coded.low, x.coded.high) == (scale, zero, low, high):
+    by = x.coded
+    if by and (by.scale, by.zero, by.low, by.high, by.codes.dtype) == (scale, zero, low, high, b.out.dtype):
         # Rounding meets the same codes again: the steps' errors are far below half a code.
-        if x.coded.codes.dtype == b.out.dtype:
-            return _within(b, x.coded.codes, low, high)
+        return _within(b, by.codes, low, high)
     limits = [b.reshape(limit, []) if isinstance(limit, Tensor) else limit for limit in (low, high)]
     return _quantized(b, x, _one(b, scale), _one(b, zero), *limits)
 

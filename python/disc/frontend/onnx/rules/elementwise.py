@@ -360,7 +360,6 @@ def quantize(
         if zero:
             ratio = ratio + zero[0].to(torch.float32)
         low, high = dtypes.limits(dtype)
-        bounded = scalar.minimum(scalar.maximum(ratio, float(low)), float(high))
-        return bounded.to(torch.int32).to(dtype)
+        return scalar.between(ratio, float(low), float(high)).to(dtype)
 
     return b.map(dtype, inputs, fn)
