@@ -37,7 +37,7 @@ struct Product {
 struct Panel {
   Value values;
   Codes codes;  // of the first group
-  Value floats; // what the codes stand for, in scratch, if the task has many rows
+  Value floats; // what the codes or short floats stand for, in scratch, if the task has many rows
 };
 
 /// Products of the same columns, whose tiles of sums lie one after the other.
@@ -64,7 +64,7 @@ public:
       own.vectors = cast<IntegerAttr>(columns[i]).getInt() / lanes;
       for (const ContractionInfo &product : part.products) {
         UnpackOp panels = product.panels;
-        MicroKernelSpec spec{product.lhsRead(), product.rhsElement, acc, lanes, own.vectors};
+        MicroKernelSpec spec{product.lhsRead(), product.rhsRead(), acc, lanes, own.vectors};
         spec.aUnsigned = (product.lhsUnsigned && spec.a == product.lhsElement) != (product.lhsShift() != 0);
         spec.bUnsigned = product.rhsUnsigned;
         if (panels) {
@@ -111,6 +111,8 @@ private:
   int64_t fewRows(const Part &part);
   Value hasManyRows(const Part &part, const Task &task);
   std::pair<Value, Value> preparedLhs();
+  static bool hasFloats(const Product &product) { return product.spec.scaled || product.info.widensPanels(); }
+  void widenPanel(const Product &product, const Panel &panel);
   void unpackCodes(Part &part, const Task &task, MutableArrayRef<Panel> panels);
   void emitTiles(Part &part, const Task &task, Value lhs, ArrayRef<Panel> rhs);
   LogicalResult emitEpilogue(Part &part, const Task &task, Value firstRow, Value rows, ArrayRef<Value> sums);

@@ -101,7 +101,7 @@ bool ContractionEmitter::packLhsPanels(const Task &task, Value base) {
     emitFor(b, loc(), task.firstTile, task.endTile, m.constant(1), {}, [&](Value tile, ValueRange) {
       PointEmitter::Scope scope(points);
       Value panel = m.advance(base, m.mul(m.sub(tile, task.firstTile), lhsTileBytes));
-      ok &= succeeded(emitPanel(points, m, source, info.lhsElement, rowSplit->start(m, tile), rowCount, end,
+      ok &= succeeded(emitPanel(points, m, source, info.lhsRead(), rowSplit->start(m, tile), rowCount, end,
                                 llvm::divideCeil(lhsPanel, lanes), /*alwaysWhole=*/false, panel));
       return SmallVector<Value>();
     });
@@ -139,8 +139,9 @@ Value ContractionEmitter::packLhs(const Task &task) {
     }
     if (info.lhsRead() != info.lhsElement) {
       Type wide = points.vectorOf(info.lhsRead());
-      v = info.lhsUnsigned ? arith::ExtUIOp::create(b, loc(), wide, v).getResult()
-                           : arith::ExtSIOp::create(b, loc(), wide, v).getResult();
+      v = isa<FloatType>(acc) ? arith::ExtFOp::create(b, loc(), wide, v).getResult()
+          : info.lhsUnsigned  ? arith::ExtUIOp::create(b, loc(), wide, v).getResult()
+                              : arith::ExtSIOp::create(b, loc(), wide, v).getResult();
     }
     points.store(base, Idx(position, /*lanes=*/true), v, mask);
   };
@@ -252,15 +253,14 @@ Value ContractionEmitter::hasManyRows(const Part &part, const Task &task) {
   return m.less(m.constant(fewRows(part)), m.sub(rowSplit->start(m, task.endTile), task.firstRow));
 }
 
-/// Makes floats of panels of codes, if the task has many rows.
+/// Makes floats of panels of codes, and long ones of short ones, if the task has many rows.
 void ContractionEmitter::unpackCodes(Part &part, const Task &task, MutableArrayRef<Panel> panels) {
   std::optional<int64_t> most = e.shapes.range(info.size(info.rows)).max;
-  if (llvm::none_of(part.products, [](const Product &product) { return product.spec.scaled; }) ||
-      (most && *most <= fewRows(part)))
+  if (llvm::none_of(part.products, hasFloats) || (most && *most <= fewRows(part)))
     return;
   Value scratch = m.advance(e.scratch(), points.expr(scheduled("rhs_scratch")));
   for (auto [product, panel] : llvm::zip_equal(part.products, panels)) {
-    if (!product.spec.scaled)
+    if (!hasFloats(product))
       continue;
     panel.floats = scratch;
     scratch = m.advance(scratch, m.mul(depthCount, product.spec.panel() * byteSize(acc)));
@@ -269,12 +269,25 @@ void ContractionEmitter::unpackCodes(Part &part, const Task &task, MutableArrayR
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(&many.getThenRegion().front());
   for (auto [product, panel] : llvm::zip_equal(part.products, panels)) {
+    if (product.info.widensPanels())
+      widenPanel(product, panel);
     if (!product.spec.scaled)
       continue;
     Value steps = m.div(depthCount, m.constant(product.groups * product.spec.side()));
     callUnpackPanel(b, loc(), product.spec, panel.values, panel.codes, m.i64(steps), m.i64(m.constant(product.groups)),
                     panel.floats);
   }
+}
+
+void ContractionEmitter::widenPanel(const Product &product, const Panel &panel) {
+  Value size = m.mul(depthCount, product.spec.panel());
+  emitFor(b, loc(), m.constant(0), size, m.constant(lanes), {}, [&](Value at, ValueRange) {
+    PointEmitter::Scope scope(points);
+    Idx lane(at, /*lanes=*/true);
+    Value v = points.load(panel.values, lane, product.spec.b);
+    points.store(panel.floats, lane, arith::ExtFOp::create(b, loc(), points.vectorOf(acc), v));
+    return SmallVector<Value>();
+  });
 }
 
 /// Prepares the task's rows for products with codes of 4 bits in the memory for floats, unless the task before did, as

@@ -231,10 +231,10 @@ void ContractionEmitter::emitTiles(Part &part, const Task &task, Value lhs, Arra
         // the next task needs. Weights come from far away, and alone the tile that meets them first would wait. A
         // single tile reads so fast that fetching more than the product itself does ahead would only delay that.
         Prefetch next;
+        Value share;
         if (product.spec.prefetch) {
           Value tiles = m.sub(task.endTile, task.firstTile);
-          Value share =
-              arith::SelectOp::create(b, loc(), m.less(one, tiles), m.ceilDiv(m.constant(rowBytes), tiles), zero);
+          share = arith::SelectOp::create(b, loc(), m.less(one, tiles), m.ceilDiv(m.constant(rowBytes), tiles), zero);
           Value skipped = m.mul(m.mul(m.sub(tile, task.firstTile), share), steps);
           next = {m.advance(own, m.add(m.mul(steps, rowBytes), skipped)), m.i64(share), end};
         }
@@ -244,11 +244,15 @@ void ContractionEmitter::emitTiles(Part &part, const Task &task, Value lhs, Arra
           auto many = scf::IfOp::create(b, loc(), hasManyRows(part, task), /*withElseRegion=*/true);
           guard.emplace(b);
           b.setInsertionPointToStart(&many.getThenRegion().front());
-          MicroKernelSpec floats{product.spec.a, acc, acc, lanes, product.spec.vectors};
+          MicroKernelSpec floats{product.spec.a, acc, acc, lanes, product.spec.vectors, product.spec.prefetch};
+          // The next panel comes from far as well, and is not waited for where it is made floats.
+          Prefetch source = next;
+          if (share && step > 1)
+            source.step = m.i64(m.ceilDiv(share, m.constant(step)));
           Value first = m.mul(from, unit);
           Value ownFloats = m.advance(panel.floats, m.mul(first, floats.rowBytes()));
           callMicroKernel(b, loc(), floats, heights, m.i64(rows), a, m.i64(lhsRowBytes), m.i64(lhsDepthBytes),
-                          ownFloats, m.i64(m.mul(count, unit)), sums.back(), accumulate);
+                          ownFloats, m.i64(m.mul(count, unit)), sums.back(), accumulate, source);
           b.setInsertionPointToStart(&many.getElseRegion().front());
         }
         // Without groups of k its whole is one run, or the block's part of that.

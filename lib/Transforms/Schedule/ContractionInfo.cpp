@@ -57,8 +57,17 @@ bool ContractionInfo::rowsContiguous() const {
 }
 
 Type ContractionInfo::lhsRead() const {
-  bool widened = together() == 2 && accumulator.isInteger();
-  return widened ? IntegerType::get(accumulator.getContext(), 16) : lhsElement;
+  if (together() == 2 && accumulator.isInteger())
+    return IntegerType::get(accumulator.getContext(), 16);
+  // Each element is read for each panel: widened there, it would take as long as its products do.
+  return together() == 1 && isa<FloatType>(accumulator) ? accumulator : lhsElement;
+}
+
+Type ContractionInfo::rhsRead() const { return panels || !isa<FloatType>(accumulator) ? rhsElement : accumulator; }
+
+bool ContractionInfo::widensPanels() const {
+  UnpackOp packed = panels;
+  return packed && !packed.getScales() && together() == 1 && isa<FloatType>(accumulator) && rhsElement != accumulator;
 }
 
 SymExpr ContractionInfo::size(ArrayRef<unsigned> dims) const {

@@ -27,6 +27,10 @@ struct ContractionInfo {
 
   /// The elements that the product reads of the left operand: in pairs, integers are widened before.
   Type lhsRead() const;
+  /// The element type of panels that are packed when the product runs, or were packed at load.
+  Type rhsRead() const;
+  /// Whether tasks of many rows widen the floats of a packed panel once, and not for each tile of rows.
+  bool widensPanels() const;
   /// Whether `lhsRead` is not what is in memory: wider, or shifted to the other sign.
   bool changesLhs() const { return lhsRead() != lhsElement || lhsShift() != 0; }
   /// What is added to bytes of the left operand before they are multiplied, modulo 256.

@@ -57,9 +57,9 @@ LogicalResult disc::scheduleContraction(KernelOp kernel, ShapeAnalysis &shapes, 
     rows = std::min(rows, target.tileRows(8 * sumBytes, panel));
     int64_t bytes = 0;
     for (const ContractionInfo &product : part.products) {
-      // Codes become floats, where rows are many.
-      bool isCoded = UnpackOp(product.panels) && UnpackOp(product.panels).getScales();
-      bytes += panel * (isCoded ? sumBytes : bytesOf(product.rhsElement));
+      // Codes become floats, and short floats longer ones, where rows are many.
+      bool isCoded = product.widensPanels() || (UnpackOp(product.panels) && UnpackOp(product.panels).getScales());
+      bytes += panel * (isCoded ? sumBytes : bytesOf(product.rhsRead()));
       coded |= isCoded;
     }
     panelBytes = std::max(panelBytes, bytes);

@@ -64,7 +64,7 @@ module attributes {disc_plan.target = {vector_bits = 512 : i64}} {
   // BATCHED: scf.if %[[NEW]]
   // Keys run along memory: squares are read down and transposed in registers.
   // BATCHED: vector.shuffle
-  // BATCHED: llvm.call @disc_product_bf16_bf16_f32_x32_r2to14
+  // BATCHED: llvm.call @disc_product_f32_f32_f32_x32_r2to14
   // The last panel may be cut.
   // BATCHED: masked
   disc_plan.kernel_func contraction @batched attributes {
