@@ -207,10 +207,8 @@ class Converter:
         ]
         source = f"{frames[-1].f_code.co_filename}:{_line(error, frames[-1])}" if frames else None
         why = [self.refused[f.f_code] for f in frames if f.f_code in self.refused]
-        local = re.search(r"local variable '(\w+)'", str(error))
-        name = local[1] if local else getattr(error, "name", None)
-        partial = [site for site in self.sites if name is not None and name in site.partial]
-        if isinstance(error, NameError) and partial:
+        name, partial = self._partial(error)
+        if partial:
             return errors.ControlFlowError(
                 "import",
                 f"{name} is used, but has a value on one side only of the branch on data at {partial[-1].source}:"
@@ -229,6 +227,22 @@ class Converter:
         kind = errors.ControlFlowError if why or hidden else errors.ExportError
         found = None if why or hidden else model_error(error)
         return found or kind("import", f"torch.export failed: {text}", source)
+
+    def _partial(self, error: BaseException) -> tuple[str | None, list[Site]]:
+        """The variable that has no value in an error, and the branches of which one side sets it."""
+        if not isinstance(error, NameError):
+            return None, []
+        local = re.search(r"local variable '(\w+)'", str(error))
+        name = local[1] if local else error.name
+        return name, [site for site in self.sites if name in site.partial]
+
+    def keep(self, error: BaseException) -> bool:
+        """Has branches keep a variable that one side sets and that is read later; whether that is new."""
+        name, partial = self._partial(error)
+        fresh = [site for site in partial if name not in site.kept]
+        for site in fresh:
+            site.kept.add(str(name))
+        return bool(fresh)
 
     def include(self, error: BaseException) -> bool:
         """Has PyTorch's layers and distributions in which tracing failed rewritten, too; whether that adds any."""
