@@ -17,11 +17,11 @@ from typing import Any
 import sympy
 import torch
 
-from ..torch_compat import patches
+from ..torch_compat import patches, pytree
 from ..torch_compat.operators import OpOverload
 from ..torch_compat.patching import replaced
 from ..torch_compat.symbols import ShapeEnv, SymNode, free_unbacked_symbols, hint_of, torch_sympy
-from ..torch_compat.tracing import FakeTensorMode, proxy_tensor, unset_fake_temporarily
+from ..torch_compat.tracing import CACHED_RESULT, FakeTensorMode, proxy_tensor, unset_fake_temporarily
 from .proving import holds_from
 
 _CONVOLUTIONS = (
@@ -134,6 +134,10 @@ def _guard_bool(original: Callable[..., bool], self: SymNode, file: str, line: i
     if env is not None and _of_emptiness(self.expr) and _in_fake_kernel():
         # The shape of a result does not depend on it; what the elements are then is for the lowering to know.
         return isinstance(self.expr, sympy.Ne)
+    if env is not None and free_unbacked_symbols(self.expr) and _of_cached_result():
+        # Whether it is contiguous, which it also is if sizes are equal or 1 that need not be.
+        general = {x: sympy.sympify(isinstance(x, sympy.Ne)) for x in self.expr.atoms(sympy.Eq, sympy.Ne)}
+        return self.expr.xreplace(general) is sympy.true
     # A model's own conditions come without a file.
     if env is not None and file.endswith(_COMPARISONS) and _of_parts(self.expr):
         return isinstance(self.expr, sympy.Ne)
@@ -185,10 +189,16 @@ def _choosing() -> bool:
 
 def _operator() -> Any:
     """The operator of the trace whose fake kernel is running, if one is."""
+    frame = _of_proxy()
+    return None if frame is None else frame.f_locals["func"]
+
+
+def _of_proxy() -> FrameType | None:
+    """The frame of the call of that operator."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code is not proxy_tensor.proxy_call.__code__:
         frame = frame.f_back
-    return None if frame is None else frame.f_locals["func"]
+    return frame
 
 
 def in_any_kernel() -> bool:
@@ -202,13 +212,24 @@ def in_any_kernel() -> bool:
 
 
 def _of_emptiness(condition: Any) -> bool:
-    """Whether a condition compares the number of elements, which depends on data, with 0."""
-    return (
-        isinstance(condition, (sympy.Eq, sympy.Ne))
-        and condition.rhs == 0
-        and bool(free_unbacked_symbols(condition))
-        and all(factor.is_Symbol or (factor.is_Integer and factor > 0) for factor in sympy.Mul.make_args(condition.lhs))
-    )
+    """Whether a condition compares a size, or the number of elements, which depends on data, with 0."""
+    if not isinstance(condition, (sympy.Eq, sympy.Ne)) or condition.rhs != 0 or not free_unbacked_symbols(condition):
+        return False
+    factors = sympy.Mul.make_args(condition.lhs)
+    return all(x.is_Symbol or (x.is_Integer and x > 0) for x in factors) or _is_of_operand(condition.lhs)
+
+
+def _is_of_operand(number: Any) -> bool:
+    """Whether a number is a size of an operand of the operator whose fake kernel is running, or of all its elements."""
+    frame = _of_proxy()
+    if frame is None:
+        return False
+    for x in pytree.tree_leaves((frame.f_locals["args"], frame.f_locals["kwargs"])):
+        if isinstance(x, torch.Tensor):
+            sizes = [size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size) for size in x.shape]
+            if number in sizes or sympy.expand(number - math.prod(sizes)) == 0:
+                return True
+    return False
 
 
 def _of_elements(condition: Any) -> bool:
@@ -216,6 +237,16 @@ def _of_elements(condition: Any) -> bool:
     if not isinstance(condition, (sympy.Ge, sympy.Gt, sympy.Le, sympy.Lt)) or not free_unbacked_symbols(condition):
         return False
     return bool(condition.lts == int(not isinstance(condition, (sympy.Gt, sympy.Lt))))
+
+
+def _of_cached_result() -> bool:
+    """Whether PyTorch asks while it makes a result like one before, whose sizes and strides it knows."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not FakeTensorMode.dispatch.__code__:
+        if frame.f_code is CACHED_RESULT:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _in_fake_kernel() -> bool:

@@ -210,3 +210,36 @@ def test_slices_that_may_be_the_whole(make, example, shapes, automatic):
     for shape in shapes:
         x = torch.randn(shape)
         torch.testing.assert_close(model(x), make()(x), rtol=0, atol=0)
+
+
+def _attention(x, counts):
+    """Of a length that is computed from two numbers: PyTorch asks whether it is 0, and chooses a kernel."""
+    length = int(counts.sum()) + int(counts.max()) - 1
+    q = torch.ones(x.shape[0], 2, length, 4) * x[:, :1, None, None]
+    mask = torch.ones(length, length, dtype=torch.bool).tril()
+    return F.scaled_dot_product_attention(q, q, q) + F.scaled_dot_product_attention(q, q, q, attn_mask=mask)
+
+
+def _distances(x, counts):
+    """It asks whether there are elements."""
+    length = int(counts.sum()) + int(counts.max()) - 1
+    rows = x[:, :1].repeat(1, length).cumsum(1).reshape(-1, 1)
+    return torch.cdist(rows[None], x[None, :, :1]).argmin(-1)
+
+
+def _cropped(x, counts):
+    """Results like one before: it asks whether they are contiguous."""
+    padded = torch.cat((x, x.new_zeros(x.shape[0], int(counts.sum()))), 1)[:, None]
+    return padded[..., : x.shape[1]] * 2 + padded[..., : x.shape[1]].exp() + padded[..., : x.shape[1]]
+
+
+@pytest.mark.parametrize("function", [_attention, _distances, _cropped])
+def test_sizes_that_are_sums_of_computed_numbers(function):
+    model = disc.compile(
+        function,
+        (torch.randn(3, 11), torch.tensor([2, 3])),
+        dynamic_shapes=({0: Dim("b", min=1, max=9), 1: Dim("n", min=1, max=40)}, {0: Dim("m", min=1, max=9)}),
+    )
+    for b, n, m in ((3, 11, 2), (1, 1, 1), (9, 40, 9), (2, 1, 3), (1, 7, 1)):
+        x, counts = torch.randn(b, n), torch.randint(1, 4, (m,))
+        torch.testing.assert_close(model(x, counts), function(x, counts))

@@ -24,7 +24,7 @@ from . import choice, dynamic, operators, values
 from .builtin import variant
 from .conditions import stands_for_bool
 from .expressions import OPERATORS
-from .optional import OptionalValue, settled
+from .optional import OptionalValue, settled, with_values
 from .parts import Part
 from .raised import reasons
 from .recursion import Recursion, endless
@@ -94,6 +94,8 @@ class Converter:
         self.refused: dict[types.CodeType, NotRewritable] = {}
         self.sites: list[Site] = []
         self.recursion = Recursion()
+        self._keeps = False
+        """Whether there are variables that one side of a branch sets and code behind it reads."""
 
     def site(self, file: str, line: int, text: str) -> Site:
         """The place of a construct."""
@@ -107,7 +109,12 @@ class Converter:
     def call(self, f: Any, site: Site) -> Any:
         """The function to call instead of ``f``."""
         found = variant(f, site)
-        return self.converted(f) if found is None else found
+        if found is not None:
+            return found
+        if self._keeps and isinstance(f, types.BuiltinFunctionType):
+            # Functions in C take sizes and other numbers as Python has them.
+            return functools.partial(with_values, f)
+        return self.converted(f)
 
     def converted(self, f: Any) -> Any:
         """A function or another callable with the user's functions in it rewritten."""
@@ -242,6 +249,7 @@ class Converter:
         fresh = [site for site in partial if name not in site.kept]
         for site in fresh:
             site.kept.add(str(name))
+        self._keeps |= bool(fresh)
         return bool(fresh)
 
     def include(self, error: BaseException) -> bool:

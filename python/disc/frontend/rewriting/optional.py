@@ -171,6 +171,12 @@ def replaced(args: Any, old: OptionalValue, new: Any) -> Any:
     return pytree.tree_map(lambda x: new if x is old else x, args)
 
 
+def with_values(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """A call with the values of variables that one side of a branch has set, which must be there."""
+    args, kwargs = pytree.tree_map(lambda x: used(x) if isinstance(x, OneSided) else x, (args, kwargs))
+    return function(*args, **kwargs)
+
+
 def _used(value: Any) -> Any:
     if isinstance(value, OptionalValue):
         return used(value)
