@@ -131,9 +131,12 @@ def unguarded(*given: Any) -> Any:
 def _guard_bool(original: Callable[..., bool], self: SymNode, file: str, line: int) -> bool:
     """The truth of a condition that C++ code asks for: without a guard where only a layout or kernel depends on it."""
     env = self.shape_env
-    if env is not None and _of_emptiness(self.expr) and _in_fake_kernel():
+    if env is not None and _of_emptiness(self.expr) and (_in_fake_kernel() or _of_attention() is not None):
         # The shape of a result does not depend on it; what the elements are then is for the lowering to know.
         return isinstance(self.expr, sympy.Ne)
+    if env is not None and _infers_a_size(self.expr):
+        # Without elements there is no size to infer, which is an error at run time, as in PyTorch.
+        return self.expect_true(file, line)
     if env is not None and free_unbacked_symbols(self.expr) and _of_cached_result():
         # Whether it is contiguous, which it also is if sizes are equal or 1 that need not be.
         general = {x: sympy.sympify(isinstance(x, sympy.Ne)) for x in self.expr.atoms(sympy.Eq, sympy.Ne)}
@@ -193,6 +196,29 @@ def _operator() -> Any:
     return None if frame is None else frame.f_locals["func"]
 
 
+def _of_attention() -> FrameType | None:
+    """The frame of a mode that calls attention, which also chooses a kernel before an operator is recorded."""
+    frame, name = _of_function()
+    return frame if name == "scaled_dot_product_attention" else None
+
+
+def _infers_a_size(condition: Any) -> bool:
+    """Whether a reshape to -1 asks if the other sizes, which depend on data, are 0."""
+    if not isinstance(condition, sympy.Ne) or condition.rhs != 0 or not free_unbacked_symbols(condition):
+        return False
+    operator = _operator()
+    return (_of_function()[1] if operator is None else operator.overloadpacket.__name__) in ("reshape", "view")
+
+
+def _of_function() -> tuple[FrameType | None, str]:
+    """The frame of the mode that calls a function of torch, and the name of the function."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name != "__torch_function__":
+        frame = frame.f_back
+    # The function itself may be replaced while a model is traced.
+    return frame, "" if frame is None else getattr(frame.f_locals.get("func"), "__name__", "")
+
+
 def _of_proxy() -> FrameType | None:
     """The frame of the call of that operator."""
     frame: FrameType | None = sys._getframe(1)
@@ -221,7 +247,7 @@ def _of_emptiness(condition: Any) -> bool:
 
 def _is_of_operand(number: Any) -> bool:
     """Whether a number is a size of an operand of the operator whose fake kernel is running, or of all its elements."""
-    frame = _of_proxy()
+    frame = _of_proxy() or _of_attention()
     if frame is None:
         return False
     for x in pytree.tree_leaves((frame.f_locals["args"], frame.f_locals["kwargs"])):

@@ -243,3 +243,24 @@ def test_sizes_that_are_sums_of_computed_numbers(function):
     for b, n, m in ((3, 11, 2), (1, 1, 1), (9, 40, 9), (2, 1, 3), (1, 7, 1)):
         x, counts = torch.randn(b, n), torch.randint(1, 4, (m,))
         torch.testing.assert_close(model(x, counts), function(x, counts))
+
+
+def test_attention_in_chunks():
+    """As models of images of many sizes have it: of pieces whose lengths are data, and a reshape to -1."""
+
+    def chunks(x, ends):
+        q = x[None].transpose(1, 2)
+        found = []
+        for part in torch.split(q, (ends[1:] - ends[:-1]).tolist(), dim=2):
+            y = F.scaled_dot_product_attention(part, part, part)
+            found.append(y.reshape(y.shape[0], -1, part.shape[2], y.shape[-1]).transpose(1, 2).contiguous())
+        return torch.cat(found, 1).reshape(x.shape[0], -1)
+
+    model = disc.compile(
+        chunks,
+        (torch.randn(11, 2, 4), torch.tensor([0, 3, 7, 11])),
+        dynamic_shapes=({0: Dim("n", min=1, max=40)}, {0: Dim("m", min=2, max=9)}),
+    )
+    for ends in ([0, 3, 7, 11], [0, 1], [0, 40], [0, 1, 2, 5, 6, 7, 8, 9, 20]):
+        given = torch.randn(ends[-1], 2, 4), torch.tensor(ends)
+        torch.testing.assert_close(model(*given), chunks(*given))

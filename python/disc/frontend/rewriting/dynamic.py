@@ -372,6 +372,8 @@ def extend(values: list[Any], more: Any) -> None:
         raise NotImplementedError("a step of a loop appends to a list that it inserts into")
     if isinstance(more, Tensor) and steps is not None:
         values.append(Steps(more))
+    elif isinstance(more, Dynamic) and more.steps is not None:
+        values.append(more.steps())
     elif isinstance(more, Dynamic):
         raise NotImplementedError("extend() by a sequence of dynamic length: append its elements in a loop")
     else:
