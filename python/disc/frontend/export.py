@@ -228,6 +228,7 @@ def _attempts(
             fixed += _programs(error)
         log.debug("the model is traced again with its control flow rewritten: %s", str(first).partition("\n")[0])
         why: BaseException | None = None
+        unset: BaseException | None = None
         with rewritten(module) as converter, by_rows():
             while True:
                 try:
@@ -242,7 +243,12 @@ def _attempts(
                     if needs_rewriting(error) and converter.include(error):
                         why = None
                         continue
+                    if converter.keep(error):
+                        unset, why = unset or why, None
+                        continue
                     break
+        if unset is not None and not isinstance(why, errors.CompileError):
+            why = unset
         if fixed:
             least = min(fixed, key=lambda found: len(found.dims))
             warn(f"{least.error.diagnostic}{' (Dim.AUTO allows it)' if least.dims else ''}")

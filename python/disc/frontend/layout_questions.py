@@ -17,11 +17,11 @@ from typing import Any
 import sympy
 import torch
 
-from ..torch_compat import patches
+from ..torch_compat import patches, pytree
 from ..torch_compat.operators import OpOverload
 from ..torch_compat.patching import replaced
 from ..torch_compat.symbols import ShapeEnv, SymNode, free_unbacked_symbols, hint_of, torch_sympy
-from ..torch_compat.tracing import FakeTensorMode, proxy_tensor, unset_fake_temporarily
+from ..torch_compat.tracing import CACHED_RESULT, FakeTensorMode, proxy_tensor, unset_fake_temporarily
 from .proving import holds_from
 
 _CONVOLUTIONS = (
@@ -131,9 +131,16 @@ def unguarded(*given: Any) -> Any:
 def _guard_bool(original: Callable[..., bool], self: SymNode, file: str, line: int) -> bool:
     """The truth of a condition that C++ code asks for: without a guard where only a layout or kernel depends on it."""
     env = self.shape_env
-    if env is not None and _of_emptiness(self.expr) and _in_fake_kernel():
+    if env is not None and _of_emptiness(self.expr) and (_in_fake_kernel() or _of_attention() is not None):
         # The shape of a result does not depend on it; what the elements are then is for the lowering to know.
         return isinstance(self.expr, sympy.Ne)
+    if env is not None and _infers_a_size(self.expr):
+        # Without elements there is no size to infer, which is an error at run time, as in PyTorch.
+        return self.expect_true(file, line)
+    if env is not None and free_unbacked_symbols(self.expr) and _of_cached_result():
+        # Whether it is contiguous, which it also is if sizes are equal or 1 that need not be.
+        general = {x: sympy.sympify(isinstance(x, sympy.Ne)) for x in self.expr.atoms(sympy.Eq, sympy.Ne)}
+        return self.expr.xreplace(general) is sympy.true
     # A model's own conditions come without a file.
     if env is not None and file.endswith(_COMPARISONS) and _of_parts(self.expr):
         return isinstance(self.expr, sympy.Ne)
@@ -185,10 +192,39 @@ def _choosing() -> bool:
 
 def _operator() -> Any:
     """The operator of the trace whose fake kernel is running, if one is."""
+    frame = _of_proxy()
+    return None if frame is None else frame.f_locals["func"]
+
+
+def _of_attention() -> FrameType | None:
+    """The frame of a mode that calls attention, which also chooses a kernel before an operator is recorded."""
+    frame, name = _of_function()
+    return frame if name == "scaled_dot_product_attention" else None
+
+
+def _infers_a_size(condition: Any) -> bool:
+    """Whether a reshape to -1 asks if the other sizes, which depend on data, are 0."""
+    if not isinstance(condition, sympy.Ne) or condition.rhs != 0 or not free_unbacked_symbols(condition):
+        return False
+    operator = _operator()
+    return (_of_function()[1] if operator is None else operator.overloadpacket.__name__) in ("reshape", "view")
+
+
+def _of_function() -> tuple[FrameType | None, str]:
+    """The frame of the mode that calls a function of torch, and the name of the function."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name != "__torch_function__":
+        frame = frame.f_back
+    # The function itself may be replaced while a model is traced.
+    return frame, "" if frame is None else getattr(frame.f_locals.get("func"), "__name__", "")
+
+
+def _of_proxy() -> FrameType | None:
+    """The frame of the call of that operator."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code is not proxy_tensor.proxy_call.__code__:
         frame = frame.f_back
-    return None if frame is None else frame.f_locals["func"]
+    return frame
 
 
 def in_any_kernel() -> bool:
@@ -202,13 +238,24 @@ def in_any_kernel() -> bool:
 
 
 def _of_emptiness(condition: Any) -> bool:
-    """Whether a condition compares the number of elements, which depends on data, with 0."""
-    return (
-        isinstance(condition, (sympy.Eq, sympy.Ne))
-        and condition.rhs == 0
-        and bool(free_unbacked_symbols(condition))
-        and all(factor.is_Symbol or (factor.is_Integer and factor > 0) for factor in sympy.Mul.make_args(condition.lhs))
-    )
+    """Whether a condition compares a size, or the number of elements, which depends on data, with 0."""
+    if not isinstance(condition, (sympy.Eq, sympy.Ne)) or condition.rhs != 0 or not free_unbacked_symbols(condition):
+        return False
+    factors = sympy.Mul.make_args(condition.lhs)
+    return all(x.is_Symbol or (x.is_Integer and x > 0) for x in factors) or _is_of_operand(condition.lhs)
+
+
+def _is_of_operand(number: Any) -> bool:
+    """Whether a number is a size of an operand of the operator whose fake kernel is running, or of all its elements."""
+    frame = _of_proxy() or _of_attention()
+    if frame is None:
+        return False
+    for x in pytree.tree_leaves((frame.f_locals["args"], frame.f_locals["kwargs"])):
+        if isinstance(x, torch.Tensor):
+            sizes = [size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size) for size in x.shape]
+            if number in sizes or sympy.expand(number - math.prod(sizes)) == 0:
+                return True
+    return False
 
 
 def _of_elements(condition: Any) -> bool:
@@ -216,6 +263,16 @@ def _of_elements(condition: Any) -> bool:
     if not isinstance(condition, (sympy.Ge, sympy.Gt, sympy.Le, sympy.Lt)) or not free_unbacked_symbols(condition):
         return False
     return bool(condition.lts == int(not isinstance(condition, (sympy.Gt, sympy.Lt))))
+
+
+def _of_cached_result() -> bool:
+    """Whether PyTorch asks while it makes a result like one before, whose sizes and strides it knows."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not FakeTensorMode.dispatch.__code__:
+        if frame.f_code is CACHED_RESULT:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _in_fake_kernel() -> bool:

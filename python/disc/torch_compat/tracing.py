@@ -58,6 +58,7 @@ from torch.fx.passes.shape_prop import _extract_tensor_metadata as tensor_metada
 from torch.utils._python_dispatch import _disable_current_modes as disable_current_modes
 
 __all__ = [
+    "CACHED_RESULT",
     "EXTREMES_OF_MANY",
     "DataDependentOutputException",
     "DisableTorchFunction",
@@ -82,6 +83,9 @@ __all__ = [
     "to_functional",
     "unset_fake_temporarily",
 ]
+
+CACHED_RESULT = FakeTensorMode._get_output_tensor_from_cache_entry.__code__
+"""Creates the result of an operator that has run with such operands before."""
 
 EXTREMES_OF_MANY = {
     getattr(proxy_tensor, name): pair

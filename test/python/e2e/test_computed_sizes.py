@@ -243,6 +243,29 @@ def test_bounds_that_are_negative_extents(program):
         torch.testing.assert_close(got, program(x), rtol=0, atol=0)
 
 
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x, k: [x[:, -i:].sum(1) for i in range(x.shape[1])],
+        lambda x, k: [x[:, : -i - 1].sum(1) + x[:, -i] * x.select(1, -i - 1) for i in range(x.shape[1])],
+        lambda x, k: [x[:, i - 2 : i + 1].sum(1) for i in range(x.shape[1])],
+        lambda x, k: [x[:, max(i - 2, 0) : i + 3].mean(1) for i in range(x.shape[1])],
+        lambda x, k: [(x[:, i : i + 8] * k[-min(8, x.shape[1] - i) :]).sum(1) for i in range(0, x.shape[1], 8)],
+    ],
+)
+def test_bounds_that_a_step_of_a_loop_computes(program):
+    """They count from the end where they are negative, in each step."""
+
+    def stacked(x, k):
+        return torch.stack(program(x, k))
+
+    k = torch.arange(8.0)
+    model = disc.compile(stacked, (torch.randn(2, 11), k), dynamic_shapes=({1: Dim("n", min=1, max=40)}, None))
+    for n in (11, 1, 2, 8, 9, 37, 40):
+        x = torch.randn(2, n)
+        torch.testing.assert_close(model(x, k), stacked(x, k))
+
+
 @pytest.mark.filterwarnings("ignore:Since version 1.3.0, affine_grid")
 @pytest.mark.parametrize("corners", [True, False])
 def test_affine_grids(corners):

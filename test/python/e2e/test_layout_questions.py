@@ -210,3 +210,57 @@ def test_slices_that_may_be_the_whole(make, example, shapes, automatic):
     for shape in shapes:
         x = torch.randn(shape)
         torch.testing.assert_close(model(x), make()(x), rtol=0, atol=0)
+
+
+def _attention(x, counts):
+    """Of a length that is computed from two numbers: PyTorch asks whether it is 0, and chooses a kernel."""
+    length = int(counts.sum()) + int(counts.max()) - 1
+    q = torch.ones(x.shape[0], 2, length, 4) * x[:, :1, None, None]
+    mask = torch.ones(length, length, dtype=torch.bool).tril()
+    return F.scaled_dot_product_attention(q, q, q) + F.scaled_dot_product_attention(q, q, q, attn_mask=mask)
+
+
+def _distances(x, counts):
+    """It asks whether there are elements."""
+    length = int(counts.sum()) + int(counts.max()) - 1
+    rows = x[:, :1].repeat(1, length).cumsum(1).reshape(-1, 1)
+    return torch.cdist(rows[None], x[None, :, :1]).argmin(-1)
+
+
+def _cropped(x, counts):
+    """Results like one before: it asks whether they are contiguous."""
+    padded = torch.cat((x, x.new_zeros(x.shape[0], int(counts.sum()))), 1)[:, None]
+    return padded[..., : x.shape[1]] * 2 + padded[..., : x.shape[1]].exp() + padded[..., : x.shape[1]]
+
+
+@pytest.mark.parametrize("function", [_attention, _distances, _cropped])
+def test_sizes_that_are_sums_of_computed_numbers(function):
+    model = disc.compile(
+        function,
+        (torch.randn(3, 11), torch.tensor([2, 3])),
+        dynamic_shapes=({0: Dim("b", min=1, max=9), 1: Dim("n", min=1, max=40)}, {0: Dim("m", min=1, max=9)}),
+    )
+    for b, n, m in ((3, 11, 2), (1, 1, 1), (9, 40, 9), (2, 1, 3), (1, 7, 1)):
+        x, counts = torch.randn(b, n), torch.randint(1, 4, (m,))
+        torch.testing.assert_close(model(x, counts), function(x, counts))
+
+
+def test_attention_in_chunks():
+    """As models of images of many sizes have it: of pieces whose lengths are data, and a reshape to -1."""
+
+    def chunks(x, ends):
+        q = x[None].transpose(1, 2)
+        found = []
+        for part in torch.split(q, (ends[1:] - ends[:-1]).tolist(), dim=2):
+            y = F.scaled_dot_product_attention(part, part, part)
+            found.append(y.reshape(y.shape[0], -1, part.shape[2], y.shape[-1]).transpose(1, 2).contiguous())
+        return torch.cat(found, 1).reshape(x.shape[0], -1)
+
+    model = disc.compile(
+        chunks,
+        (torch.randn(11, 2, 4), torch.tensor([0, 3, 7, 11])),
+        dynamic_shapes=({0: Dim("n", min=1, max=40)}, {0: Dim("m", min=2, max=9)}),
+    )
+    for ends in ([0, 3, 7, 11], [0, 1], [0, 40], [0, 1, 2, 5, 6, 7, 8, 9, 20]):
+        given = torch.randn(ends[-1], 2, 4), torch.tensor(ends)
+        torch.testing.assert_close(model(*given), chunks(*given))

@@ -187,3 +187,39 @@ def returned(x):
 def test_none_as_a_result():
     with pytest.raises(disc.CompileError, match=r"returns float32 \[.*\] or None"):
         compiled(returned)
+
+
+def changed_in_place(x):
+    y, number, values = None, None, None
+    if x.sum() > 0:
+        y, number, values = x * 2, int(x.argmax()), [x, x + 1]
+    if y is not None:
+        y += 1
+        y[..., 0] = 5
+        number += 2
+        values += [x + 2]
+        values[0] = x * 3
+    return x if y is None else y * number + torch.stack(values).sum(0)
+
+
+def test_changes_in_place():
+    model = disc.compile(changed_in_place, (torch.randn(5, 3),), dynamic_shapes=({0: Dim("n", min=1, max=40)},))
+    for seed, n in enumerate((5, 1, 2, 40, 3, 3)):
+        torch.manual_seed(seed)
+        x = torch.randn(n, 3)
+        torch.testing.assert_close(model(x), changed_in_place(x))
+
+
+def test_a_change_in_place_that_another_name_sees():
+    """An error: ``y += 1`` of a value that may be None was a new tensor, and ``z`` kept its old values."""
+
+    def changed(x):
+        z, y = x.clone(), None
+        if x.sum() > 0:
+            y = z[1:]
+        if y is not None:
+            y += 1
+        return z
+
+    with pytest.raises(disc.CompileError, match="changes a tensor that the branch at"):
+        disc.compile(changed, (torch.randn(5, 3),), dynamic_shapes=({0: Dim("n", min=2, max=40)},))

@@ -182,3 +182,15 @@ def test_two_chunks_of_one_row_do_not_exist():
     for n in (5, 2, 3, 8):
         x = rows(n)
         torch.testing.assert_close(model(x), halves(x))
+
+
+def test_a_list_is_extended_by_numbers_of_a_tensor():
+    """Where windows begin, as a step of a loop finds them: as many as the step's number."""
+
+    def begins(x: Tensor) -> Tensor:
+        out = [0]
+        for i in range(x.shape[0]):
+            out.extend((torch.arange(i + 1).cumsum(0) + out[-1]).tolist())
+        return torch.tensor(out)
+
+    compare(begins, rows, ({0: N},))

@@ -420,11 +420,6 @@ def test_texts_of_errors():
 
 
 def test_refused():
-    def unset(x):
-        if x.sum() > 0:
-            y = x
-        return y
-
     def kinds(x):
         if x.sum() > 0:
             y = x
@@ -440,7 +435,6 @@ def test_refused():
         return y
 
     for function, why in (
-        (unset, "y is used, but has a value on one side only"),
         (kinds, r"y is float32 \[.*\] where the condition holds and 'nothing' where it does not"),
         (aliased, "changes a tensor in place that has other names"),
     ):

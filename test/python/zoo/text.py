@@ -253,6 +253,14 @@ DECODERS = [
     _grouped("qwen3_moe", num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32, head_dim=8),
     _grouped("olmoe", num_experts=4, num_experts_per_tok=2),
     _grouped("gpt_oss", num_local_experts=4, num_experts_per_tok=2, head_dim=8, sliding_window=8),
+    _grouped(
+        "minimax",
+        head_dim=8,
+        num_local_experts=4,
+        num_experts_per_tok=2,
+        block_size=8,
+        layer_types=["linear_attention", "full_attention"],
+    ),
     _decoder("mamba", state_size=8, drop=("num_attention_heads", "intermediate_size")),
     _decoder(
         "mamba2",

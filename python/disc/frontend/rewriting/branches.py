@@ -14,7 +14,7 @@ from ... import errors
 from .. import markers
 from . import conditions, graph, identities, lists
 from .conditions import equal_sizes, implied, is_bool, is_int, known_truth, marked, number_tensor, same_number
-from .optional import OptionalValue, settled, where
+from .optional import OneSided, OptionalValue, settled, where
 from .parts import has_parts
 from .raised import text_of_raise
 from .region import NoValue, Region, raised_by_user, share
@@ -60,6 +60,8 @@ class _Merge:
         """Returns a function that computes the merged value later. ``made``: a side without a value may use any."""
         if a is b:
             return lambda: a
+        if OneSided in (type(a), type(b)):
+            return self._optional(a, b, name, OneSided)
         a, b = (settled(x, side.facts) for x, side in zip((a, b), self._sides, strict=True))
         optional = (a is None) is not (b is None) or OptionalValue in (type(a), type(b))
         if optional and not isinstance(a, Undefined) and not isinstance(b, Undefined):
@@ -69,6 +71,8 @@ class _Merge:
                 return lambda: a
             if not made:
                 self.site.partial.add(name)
+                if name in self.site.kept:
+                    return self._optional(a, b, name, OneSided)
                 return lambda: Undefined(name)
             if is_scalar(a) or is_scalar(b):
                 a, b = _zero(b) if isinstance(a, Undefined) else a, _zero(a) if isinstance(b, Undefined) else b
@@ -78,11 +82,12 @@ class _Merge:
             return self._scalars(a, b, name)
         return self._structures(a, b, name, made)
 
-    def _optional(self, a: Any, b: Any, name: str) -> Callable[[], Any]:
-        """A value of one side, where the other one leaves None, or either may."""
+    def _optional(self, a: Any, b: Any, name: str, kind: type[OptionalValue] = OptionalValue) -> Callable[[], Any]:
+        """A value of one side, where the other one leaves None, or nothing, or either may."""
+        no_value = Undefined if kind is OneSided else type(None)
         held = [x.parts() if isinstance(x, OptionalValue) else {"value": x, "present": True} for x in (a, b)]
         missing = {"value": Undefined(name), "present": False}
-        held = [missing if x is None else parts for x, parts in zip((a, b), held, strict=True)]
+        held = [missing if isinstance(x, no_value) else parts for x, parts in zip((a, b), held, strict=True)]
         value = self.plan(held[0]["value"], held[1]["value"], name, made=True)
 
         def there(present: Any, side: _Side) -> Callable[[], Tensor]:
@@ -90,7 +95,7 @@ class _Merge:
             return lambda: torch.full((), present) if known else side.region.now(present).view_as(present)
 
         slot = self._slot(*(there(x["present"], side) for x, side in zip(held, self._sides, strict=True)))
-        return lambda: OptionalValue(value(), marked(slot.result), name)
+        return lambda: kind(value(), marked(slot.result), name)
 
     def _slot(self, then: Callable[[], Tensor], orelse: Callable[[], Tensor]) -> _Slot:
         self.slots.append(_Slot(then, orelse))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ...jagged import CARRIED, is_jagged
 from .. import markers
-from . import graph, uneven
+from . import graph, tuples, uneven
 from .conditions import (
     equal_sizes,
     is_bool,
@@ -474,6 +474,53 @@ class UnevenRows(Carried):
         return [uneven.Uneven(self._flat.result(run), self._lengths.result(run), self._dim)]
 
 
+class TupleRows(Carried):
+    """A list of tuples whose length changes from step to step: rows for each value of the tuples."""
+
+    def __init__(self, before: list[Any], after: list[Any], symbols: graph.Symbols) -> None:
+        """``before``: the values before the first step; ``after``: those after a step."""
+        like = tuples.Tuples.of((before or after)[0])
+        if not all(symbols.know(size) for column in like.columns for size in column.shape[1:]):
+            raise Mismatch
+        self._before, self._kinds = before, like.kinds
+        self._empty = [([0, *x.shape[1:]], x.dtype) for x in like.columns]
+        self._columns = [Value(x, x, symbols) for x in self._rows(before)]
+        self.learn(after)
+
+    def _rows(self, values: list[Any]) -> Sequence[Tensor]:
+        if not values:
+            return [torch.zeros(shape, dtype=dtype) for shape, dtype in self._empty]
+        if not tuples.can_follow(values):
+            raise Mismatch
+        return tuples.Tuples.of(values[0]).whole(values).columns
+
+    def learn(self, after: Any) -> bool:
+        """Compares with a step's; whether something has changed in what is known."""
+        if not isinstance(after, list):
+            raise Mismatch
+        news = [value.learn(x) for value, x in zip(self._columns, self._rows(after), strict=True)]
+        return any(news)
+
+    def prepare(self) -> None:
+        """Computes its first value."""
+        for value, x in zip(self._columns, self._rows(self._before), strict=True):
+            value.begin(x)
+            value.prepare()
+
+    def open(self, run: Markers) -> Any:
+        """Returns its value in a step."""
+        return [tuples.Tuples([value.open(run) for value in self._columns], None, self._kinds)]
+
+    def close(self, run: Markers, after: Any) -> None:
+        """Notes its value for the next step."""
+        for value, x in zip(self._columns, self._rows(after), strict=True):
+            value.close(run, x)
+
+    def result(self, run: Markers) -> Any:
+        """Returns its last value."""
+        return [tuples.Tuples([value.result(run) for value in self._columns], None, self._kinds)]
+
+
 def carry(
     known: Carried | None,
     before: Any,
@@ -492,7 +539,7 @@ def carry(
     begins = known is None and _allowed and (before is None) is not (after is None) and not isinstance(after, Undefined)
     if begins or isinstance(known, _Optional):
         return _carry_optional(known, before, inside, after, name, symbols, were)
-    if isinstance(known, (Rows, UnevenRows)):
+    if isinstance(known, (Rows, UnevenRows, TupleRows)):
         return known, known.learn(after)
     if isinstance(known, Value):
         if not _fits(known, after):
@@ -529,9 +576,10 @@ def carry(
             return number, True
         return Value(before, after if is_bool(after) else 0.0, symbols), True
     if type(before) is list and type(after) is list and (len(before) != len(after) or has_parts(after)):
-        if not can_join([*before, *after]):
+        both = [*before, *after]
+        if not can_join(both) and not tuples.can_follow(both):
             raise Mismatch
-        return Rows(before, after, symbols), True
+        return (Rows if can_join(both) else TupleRows)(before, after, symbols), True
     if parts(after) is not None and (made or type(before) is type(after)):
         fresh = Structure(after if made else before, made)
         return _carry_parts(fresh, after, before, inside, after, name, symbols, were)

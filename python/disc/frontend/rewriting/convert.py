@@ -24,7 +24,7 @@ from . import choice, dynamic, operators, values
 from .builtin import variant
 from .conditions import stands_for_bool
 from .expressions import OPERATORS
-from .optional import OptionalValue, settled
+from .optional import OptionalValue, settled, with_values
 from .parts import Part
 from .raised import reasons
 from .recursion import Recursion, endless
@@ -94,6 +94,8 @@ class Converter:
         self.refused: dict[types.CodeType, NotRewritable] = {}
         self.sites: list[Site] = []
         self.recursion = Recursion()
+        self._keeps = False
+        """Whether there are variables that one side of a branch sets and code behind it reads."""
 
     def site(self, file: str, line: int, text: str) -> Site:
         """The place of a construct."""
@@ -107,7 +109,12 @@ class Converter:
     def call(self, f: Any, site: Site) -> Any:
         """The function to call instead of ``f``."""
         found = variant(f, site)
-        return self.converted(f) if found is None else found
+        if found is not None:
+            return found
+        if self._keeps and isinstance(f, types.BuiltinFunctionType):
+            # Functions in C take sizes and other numbers as Python has them.
+            return functools.partial(with_values, f)
+        return self.converted(f)
 
     def converted(self, f: Any) -> Any:
         """A function or another callable with the user's functions in it rewritten."""
@@ -207,10 +214,8 @@ class Converter:
         ]
         source = f"{frames[-1].f_code.co_filename}:{_line(error, frames[-1])}" if frames else None
         why = [self.refused[f.f_code] for f in frames if f.f_code in self.refused]
-        local = re.search(r"local variable '(\w+)'", str(error))
-        name = local[1] if local else getattr(error, "name", None)
-        partial = [site for site in self.sites if name is not None and name in site.partial]
-        if isinstance(error, NameError) and partial:
+        name, partial = self._partial(error)
+        if partial:
             return errors.ControlFlowError(
                 "import",
                 f"{name} is used, but has a value on one side only of the branch on data at {partial[-1].source}:"
@@ -229,6 +234,23 @@ class Converter:
         kind = errors.ControlFlowError if why or hidden else errors.ExportError
         found = None if why or hidden else model_error(error)
         return found or kind("import", f"torch.export failed: {text}", source)
+
+    def _partial(self, error: BaseException) -> tuple[str | None, list[Site]]:
+        """The variable that has no value in an error, and the branches of which one side sets it."""
+        if not isinstance(error, NameError):
+            return None, []
+        local = re.search(r"local variable '(\w+)'", str(error))
+        name = local[1] if local else error.name
+        return name, [site for site in self.sites if name in site.partial]
+
+    def keep(self, error: BaseException) -> bool:
+        """Has branches keep a variable that one side sets and that is read later; whether that is new."""
+        name, partial = self._partial(error)
+        fresh = [site for site in partial if name not in site.kept]
+        for site in fresh:
+            site.kept.add(str(name))
+        self._keeps |= bool(fresh)
+        return bool(fresh)
 
     def include(self, error: BaseException) -> bool:
         """Has PyTorch's layers and distributions in which tracing failed rewritten, too; whether that adds any."""

@@ -89,7 +89,7 @@ def sequence_of(value: Any) -> Dynamic | None:
         return value
     if isinstance(value, Tensor) and value.dim() > 0 and is_dynamic(value.shape[0]):
         return Dynamic(value.shape[0], lambda n: value.select(0, n), lambda: Steps(value))
-    if has_parts(value) and not any(isinstance(x, Maybe) for x in value):
+    if has_parts(value) and (_uneven(value) is not None or not any(isinstance(x, Maybe) for x in value)):
         return _all_of(value).sequence()  # type: ignore[no-any-return]
     return None
 
@@ -149,6 +149,10 @@ class Steps(Part):
     def turned(self) -> Steps:
         """The same, the last first."""
         return Steps(self.all.flip(0), None if self.present is None else self.present.flip(0), self.kind)
+
+    def part(self, index: slice) -> Steps:
+        """A slice of the elements."""
+        return Steps(self.rows[index], kind=self.kind)
 
     def pick(self, index: Any) -> Any:
         """One of the elements; a negative index counts from the last."""
@@ -314,15 +318,14 @@ class View:
         if step in (None, 1) and not has_parts(values[:stop]) and isinstance(stop, int) and 0 <= stop <= len(values):
             return values[index]
         if step == -1 and start is None and stop is None:
-            return [x.turned() if isinstance(x, Steps) else _alone(x) for x in values[::-1]]
+            return [x.turned() if hasattr(x, "turned") else _alone(x) for x in values[::-1]]
         if step is not None and (not isinstance(step, int) or step < 1):
             raise NotImplementedError("a slice backwards of a list of a length that depends on data, but all of it")
         if step in (None, 1) and stop is None and isinstance(start, int) and start >= 0:
             head = values[:start]
             if len(head) == start and not has_parts(head):
                 return values[start:]
-        whole = whole_of(values)
-        return [Steps(whole.rows[start:stop:step], kind=whole.kind)]
+        return [_all_of(values).part(slice(start, stop, step))]
 
 
 def _alone(value: Any) -> Any:
@@ -369,6 +372,8 @@ def extend(values: list[Any], more: Any) -> None:
         raise NotImplementedError("a step of a loop appends to a list that it inserts into")
     if isinstance(more, Tensor) and steps is not None:
         values.append(Steps(more))
+    elif isinstance(more, Dynamic) and more.steps is not None:
+        values.append(more.steps())
     elif isinstance(more, Dynamic):
         raise NotImplementedError("extend() by a sequence of dynamic length: append its elements in a loop")
     else:
@@ -427,7 +432,8 @@ METHODS: dict[str, Callable[..., Any]] = {
 
 def tensor_of(values: Any, **options: Any) -> Tensor:
     """``torch.tensor(values)``."""
-    whole = whole_of(values)
+    uneven = _uneven(values)
+    whole = whole_of(values) if uneven is None else uneven.whole(values).table()
     if whole.kind is Tensor and whole.all.dim() != 1:
         raise NotImplementedError("torch.tensor() of a list of tensors with dims; stack them")
     dtype = options.pop("dtype", None)

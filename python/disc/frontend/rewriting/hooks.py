@@ -35,6 +35,7 @@ from .fft_calls import fft_call
 from .given import answer
 from .neighbours import irrelevant, leads_to_an_error
 from .number_calls import number_call
+from .optional import OptionalValue, used
 from .raised import is_message, reasons
 from .region import carry_changes
 from .symbolic_calls import symbolic_call
@@ -158,9 +159,16 @@ def _only_slices(items: list[Any]) -> bool:
 
 
 def _with_tensors(index: Any) -> Any:
-    """An index with tensors in the place of lists of which a number is dynamic: PyTorch would take the example's."""
+    """An index with tensors in the place of lists of which a number is dynamic: PyTorch would take the example's.
+
+    The bounds of slices that may be None, or may have no value, are what they are where they have one.
+    """
     if isinstance(index, tuple):
-        return tuple(_indices(item) if _is_dynamic_list(item) else item for item in index)
+        return tuple(_with_tensors(item) if isinstance(item, (list, slice)) else item for item in index)
+    if isinstance(index, slice):
+        bounds = index.start, index.stop, index.step
+        optional = any(isinstance(x, OptionalValue) for x in bounds)
+        return slice(*(used(x) if isinstance(x, OptionalValue) else x for x in bounds)) if optional else index
     # PyTorch takes a list of lists for a tuple, and warns.
     nested = isinstance(index, list) and any(isinstance(item, list) for item in index)
     return _indices(index) if _is_dynamic_list(index) and not nested else index

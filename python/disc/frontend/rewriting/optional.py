@@ -1,7 +1,8 @@
-"""Variables that are None where data decides so: ``y = None``, then ``if condition: y = f(x)``."""
+"""Variables that are None, or have no value, where data decides so: ``y = None``, then ``if condition: y = f(x)``."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,12 +36,22 @@ class OptionalValue:
 
     def rebuilt(self, elements: dict[str, Any]) -> OptionalValue:
         """The same variable with other contents."""
-        return OptionalValue(elements["value"], elements["present"], self.__dict__["_disc_name"])
+        return type(self)(elements["value"], elements["present"], self.__dict__["_disc_name"])
+
+    def missing(self) -> str:
+        """The error of Python where it is not there."""
+        return f"TypeError: {self.__dict__['_disc_name']} is None here"
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(used(self), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(used(self), name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(used(self), name)
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -57,10 +68,34 @@ def _forwarded(name: str) -> Callable[..., Any]:
 
 _METHODS = (
     "getitem iter len call add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod pow rpow matmul"
-    " rmatmul neg pos abs invert and rand or ror xor rxor lt le gt ge int float index contains"
+    " rmatmul neg pos abs invert and rand or ror xor rxor lshift rlshift rshift rrshift divmod rdivmod round"
+    " lt le gt ge int float index contains setitem delitem reversed"
 )
 for _name in _METHODS.split():
     setattr(OptionalValue, f"__{_name}__", _forwarded(f"__{_name}__"))
+
+
+def _in_place(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def method(self: OptionalValue, other: Any) -> Any:
+        return function(used(self), _used(other))
+
+    return method
+
+
+# Without these Python would compute a new value, and other names of the same tensor would not see the change.
+for _name in "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split():
+    setattr(OptionalValue, f"__i{_name}__", _in_place(getattr(operator, f"i{_name}")))
+
+
+class OneSided(OptionalValue):
+    """The value of a variable that has one where a condition holds: ``if a: y = f(x)``, and later ``if a: g(y)``.
+
+    Reading it elsewhere is Python's error, which is the compiled model's.
+    """
+
+    def missing(self) -> str:
+        """The error of Python where it has no value."""
+        return f"UnboundLocalError: {self.__dict__['_disc_name']} has no value here"
 
 
 @dataclass(frozen=True)
@@ -109,18 +144,20 @@ def settled(value: Any, facts: Iterable[Any] = ()) -> Any:
     """An optional value of which it is known whether it is there, as what it is; anything else as it is."""
     if not isinstance(value, OptionalValue):
         return value
+    if isinstance(value, OneSided):
+        return used(value)
     there = is_there(value, facts)
     return value if there is None else value.parts()["value"] if there else None
 
 
 def used(value: OptionalValue) -> Any:
     """The value, which must be there."""
-    found = settled(value)
-    if not isinstance(found, OptionalValue):
-        return found
-    held = value.parts()
-    name = value.__dict__["_disc_name"]
-    OptionalValue.require(held["present"], f"TypeError: {name} is None here ({called_from(name).source})")
+    held, there = value.parts(), is_there(value)
+    if there is False and not isinstance(value, OneSided):
+        return None
+    if there is not True:
+        name = value.__dict__["_disc_name"]
+        OptionalValue.require(held["present"], f"{value.missing()} ({called_from(name).source})")
     return held["value"]
 
 
@@ -132,6 +169,12 @@ def values_of(args: Any) -> list[OptionalValue]:
 def replaced(args: Any, old: OptionalValue, new: Any) -> Any:
     """Arguments with something else in the place of an optional value."""
     return pytree.tree_map(lambda x: new if x is old else x, args)
+
+
+def with_values(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """A call with the values of variables that one side of a branch has set, which must be there."""
+    args, kwargs = pytree.tree_map(lambda x: used(x) if isinstance(x, OneSided) else x, (args, kwargs))
+    return function(*args, **kwargs)
 
 
 def _used(value: Any) -> Any:

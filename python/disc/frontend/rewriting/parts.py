@@ -12,7 +12,7 @@ class Part:
     joins: ClassVar[dict[Any, Callable[..., Any]]] = {}
     """What functions of torch do with lists that have such elements."""
     differs: ClassVar[bool] = False
-    """Whether it stands for tensors that differ in a size."""
+    """Whether it stands for elements that are not rows of one tensor: tensors that differ in a size, or tuples."""
 
     @property
     def count(self) -> Any:

@@ -29,6 +29,8 @@ class Site:
     text: str
     partial: set[str] = field(default_factory=set, compare=False)
     """Variables that have a value on one path through it only."""
+    kept: set[str] = field(default_factory=set, compare=False)
+    """Those of them that code reads: they keep their value, and the condition that they have one."""
 
     @property
     def source(self) -> str:

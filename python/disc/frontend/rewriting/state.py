@@ -19,7 +19,7 @@ from ... import errors
 from ...trees import Placeholder, Row, Table, placeholder
 from ..locations import user_line
 from .conditions import SYMBOLIC, is_bool, is_float, is_int
-from .optional import OptionalValue
+from .optional import OneSided, OptionalValue
 
 
 class Undefined:
@@ -164,6 +164,9 @@ class Heap:
             if isinstance(value, _PASSIVE) or id(value) in self._seen:
                 continue
             self._seen[id(value)] = value
+            if isinstance(value, OptionalValue):
+                pending.append((name, value.parts()["value"]))
+                continue
             inner = self._inner(value)
             if inner is None or type(value).__module__.startswith(_OURS):
                 continue
@@ -308,7 +311,7 @@ def described(value: Any) -> str:
     if value is None or isinstance(value, (bool, int, float, str)):
         return repr(value)
     if isinstance(value, OptionalValue):
-        return f"{described(value.parts()['value'])} or None"
+        return f"{described(value.parts()['value'])} or {'not set' if isinstance(value, OneSided) else 'None'}"
     return type(value).__name__
 
 

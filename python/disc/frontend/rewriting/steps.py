@@ -18,13 +18,14 @@ from ... import errors
 from ...torch_compat import pytree
 from .. import markers
 from ..proving import is_positive
-from . import graph
+from . import graph, tuples
 from .carried import (
     Carried,
     Filled,
     Markers,
     Mismatch,
     Rows,
+    TupleRows,
     UnevenRows,
     Value,
     Zeros,
@@ -33,7 +34,7 @@ from .carried import (
     refuse,
 )
 from .conditions import decide, known_truth, number_tensor
-from .dynamic import Front, Steps, can_join, in_step, is_of_loop, kind_of, row_of
+from .dynamic import Front, Maybe, Steps, can_join, in_step, is_of_loop, kind_of, row_of
 from .parts import Part
 from .region import NoValue, Region, version_of
 from .sites import Site
@@ -91,7 +92,7 @@ class _Grown:
     """The elements that a step of a trial appended."""
     previous: list[Value] | None = None
     """The elements that the previous step appended, if steps read them."""
-    all: Rows | UnevenRows | None = None
+    all: Rows | TupleRows | UnevenRows | None = None
     """The rows of the whole list, which is carried if steps read more of it, or append an unbounded number."""
     front: bool = False
     """Whether steps insert at the front, so that the last is the first."""
@@ -104,12 +105,18 @@ class _Grown:
     @property
     def flagged(self) -> bool:
         """Whether data decides which elements a step appends."""
-        return any(isinstance(x, Steps) for x in self.elements)
+        return any(map(_is_flagged, self.elements))
+
+    @property
+    def of_tuples(self) -> bool:
+        """Whether the elements are tuples."""
+        return isinstance(tuples.kinds_of(self.elements[0]), tuple)
 
     @property
     def bounded(self) -> bool:
         """Whether the number of elements that a step appends has a bound."""
-        return all(isinstance(x.all.shape[0], int) for x in self.elements if isinstance(x, Steps))
+        rows = [x.all if isinstance(x, Steps) else x.columns[0] for x in self.elements if isinstance(x, _SEVERAL)]
+        return all(isinstance(x.shape[0], int) for x in rows)
 
 
 class _LooksBack(Exception):
@@ -239,10 +246,11 @@ class Loop:
         # It does not exist before the first step, so nothing may read it there.
         return [Value(Zeros(), row, symbols) for row in rows]
 
-    def _carried_whole(self, grown: _Grown) -> Rows:
+    def _carried_whole(self, grown: _Grown) -> Rows | TupleRows:
         before = list(self._heap.contents(grown.holder).values())
         try:
-            return Rows(before, [*before, *grown.elements], self._symbols)
+            kind = TupleRows if grown.of_tuples else Rows
+            return kind(before, [*before, *grown.elements], self._symbols)
         except Mismatch:
             raise self._site.refuse(
                 f"the values that a step of a loop appends to {grown.name} must have the same shape in all steps"
@@ -412,12 +420,12 @@ class Loop:
                 raise self._site.refuse(
                     f"a step of a loop both appends to {name} and inserts into it; do only one of them"
                 )
-            if not can_join(elements):
+            if not can_join(elements) and not tuples.can_follow(elements):
                 raise self._site.refuse(
                     f"a step of a loop appends values of different types, dtypes or shapes to {name}"
                 )
             grown = self._grown.get(key)
-            if grown is None or grown.flagged != any(isinstance(x, Steps) for x in elements):
+            if grown is None or grown.flagged != any(map(_is_flagged, elements)):
                 grown = self._grown[key] = _Grown(found[0].holder, name, elements)
                 news = True
             grown.elements = elements
@@ -559,14 +567,18 @@ class Loop:
                 continue
             stacks = [markers.loop_stack(run.end, row, run.trips, number + n) for n, row in enumerate(found)]
             number += len(found)
-            if grown.flagged:
+            if stacks and grown.of_tuples:
+                columns = [x.flatten(0, 1) for x in stacks]
+                present = columns.pop() if grown.flagged else None
+                self._leave(grown, tuples.Tuples(columns, present, tuples.kinds_of(grown.elements[0])))
+            elif grown.flagged:
                 self._leave(grown, Steps(stacks[0].flatten(0, 1), stacks[1].flatten(0, 1), grown.kind))
             elif stacks:
                 together = stacks[0] if len(stacks) == 1 else torch.stack(stacks, 1).flatten(0, 1)
                 self._leave(grown, Steps(together, kind=grown.kind))
 
     @staticmethod
-    def _leave(grown: _Grown, made: Steps) -> None:
+    def _leave(grown: _Grown, made: Steps | tuples.Tuples) -> None:
         """Adds the elements that the steps made to the list, at their place."""
         if not grown.front:
             grown.holder.append(made)
@@ -579,10 +591,15 @@ class Loop:
         """The rows that a step appends: its elements; if they are flagged, all of them and the flags."""
         new = (x.new for x in changes if x.holder is grown.holder and isinstance(x.old, Undefined))
         found = [x for x in new if not isinstance(x, Front)]
-        if grown.flagged:
+        if grown.of_tuples:
+            parts = [tuples.Tuples.of(x) for x in found]
+            found = [torch.cat(columns) for columns in zip(*(x.columns for x in parts), strict=True)]
+            if grown.flagged:
+                found.append(_flags([(x.present, x.columns[0].shape[0]) for x in parts]))
+        elif grown.flagged:
             given = [x if isinstance(x, Steps) else Steps(row_of(x).unsqueeze(0)) for x in found]
-            flags = [torch.ones(x.all.shape[0], dtype=torch.bool) if x.present is None else x.present for x in given]
-            found = [torch.cat([x.all for x in given]), torch.cat(flags)]
+            flags = _flags([(x.present, x.all.shape[0]) for x in given])
+            found = [torch.cat([x.all for x in given]), flags]
         rows = list(map(row_of, found))
         for row in rows:
             if not all(symbols.know(size) for size in row.shape):
@@ -590,6 +607,19 @@ class Loop:
                     f"the values that a step of a loop appends to {grown.name} must have the same shape in all steps"
                 )
         return rows
+
+
+_SEVERAL = Steps, tuples.Tuples
+
+
+def _is_flagged(element: Any) -> bool:
+    """Whether data decides if an element, or some of those that it stands for, are there."""
+    return isinstance(element, (Maybe, *_SEVERAL))
+
+
+def _flags(given: Sequence[tuple[Tensor | None, Any]]) -> Tensor:
+    """Which elements are there, of several entries of a list: which are present of each, and how many it has."""
+    return torch.cat([torch.ones(n, dtype=torch.bool) if present is None else present for present, n in given])
 
 
 def _given(value: Any) -> tuple[Any, ...]:

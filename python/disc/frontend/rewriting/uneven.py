@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -58,6 +58,14 @@ class Uneven(Part):
         at = torch.where(there, place + self._starts().unsqueeze(1), self.flat.shape[0])
         result = source[at]
         return result if batch_first else result.transpose(0, 1)
+
+    def table(self) -> NoReturn:
+        """``torch.tensor`` of the tensors."""
+        raise NotImplementedError("torch.tensor() of a list of tensors with dims; stack them")
+
+    def part(self, _: slice) -> NoReturn:
+        """A slice of the tensors."""
+        raise NotImplementedError("a slice of a list of a length that depends on data, of tensors of different sizes")
 
     def whole(self, values: Sequence[Any]) -> Uneven:
         """All elements of a list that it is in."""

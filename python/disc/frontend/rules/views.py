@@ -11,6 +11,7 @@ import sympy
 import torch
 from torch_mlir import ir
 
+from ...torch_compat.symbols import statically_known_true
 from .. import locations, scalar
 from ..builder import Builder
 from ..registry import NotLowerable, lowers
@@ -241,7 +242,8 @@ def from_start(b: Builder, index: Extent, extent: Extent, given: Any) -> Extent:
     """An index into ``extent``, which is ``given`` to torch.export, with negative ones counted from the end.
 
     torch.export decides the sign of a symbolic index by its example. One that may also be 0, as ``-n`` where ``n`` may
-    be, counts from the end only where it is negative: ``x[-0:]`` is all of ``x``.
+    be, counts from the end only where it is negative: ``x[-0:]`` is all of ``x``. The same holds for an index without
+    an example, as ``-n`` where ``n`` depends on the step of a loop.
     """
     if isinstance(index, int):
         return b.add(index, extent) if index < 0 else index
@@ -249,7 +251,9 @@ def from_start(b: Builder, index: Extent, extent: Extent, given: Any) -> Extent:
         return index
     if b.bounds(given.node.expr).upper < 0:
         return b.add(index, extent)
-    if b.bounds(given.node.expr).lower >= 0 or not given.node.has_hint() or given.node.hint >= 0:
+    if b.bounds(given.node.expr).lower >= 0 or b.never_negative(index):
+        return index
+    if given.node.hint >= 0 if given.node.has_hint() else statically_known_true(given >= 0):
         return index
     is_negative = b.minimum(b.maximum(b.sub(0, index), 0), 1)
     return b.minimum(b.add(index, b.mul(extent, is_negative)), extent)
