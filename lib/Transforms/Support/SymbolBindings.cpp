@@ -3,20 +3,33 @@
 #include "lib/Transforms/Support/SymbolBindings.h"
 
 #include "lib/Transforms/Support/HostFlow.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallPtrSet.h"
 
 using namespace mlir;
 using namespace mlir::disc;
 
-/// Calls `visit` with each expression in the attributes of `op` and of what is inside.
-static void walkExprs(Operation *op, llvm::function_ref<void(const SymExpr &)> visit) {
+/// Calls `visit` with each expression in the attributes of `op`, of what is inside, and of what those operands are
+/// computed from that are defined in blocks around `block`: their values are taken where `op` is.
+static void walkExprs(Operation *op, Block *block, llvm::function_ref<void(const SymExpr &)> visit) {
   AttrTypeWalker walker;
   walker.addWalk([&](ExprAttr expr) { visit(expr.getValue()); });
-  op->walk([&](Operation *nested) { walker.walk(nested->getAttrDictionary()); });
+  llvm::SmallPtrSet<Operation *, 8> outside;
+  std::function<void(Operation *)> walk = [&](Operation *root) {
+    root->walk([&](Operation *nested) {
+      walker.walk(nested->getAttrDictionary());
+      for (Value operand : nested->getOperands())
+        if (Operation *def = operand.getDefiningOp())
+          if (isMemoryEffectFree(def) && def->getNumRegions() == 0 && !block->findAncestorOpInBlock(*def) &&
+              outside.insert(def).second)
+            walk(def);
+    });
+  };
+  walk(op);
 }
 
-SymbolBindings::SymbolBindings(Block &block) {
+SymbolBindings::SymbolBindings(Block &block) : block(&block) {
   for (Operation &op : block)
     for (StringRef name : symbolsAfter(&op))
       binds[name] = &op;
@@ -49,7 +62,7 @@ Operation *SymbolBindings::lastOf(ArrayRef<SymExpr> exprs) const {
 SmallVector<Operation *> SymbolBindings::before(Operation *op) const {
   llvm::SetVector<Operation *> found;
   if (!binds.empty())
-    walkExprs(op, [&](const SymExpr &expr) {
+    walkExprs(op, block, [&](const SymExpr &expr) {
       for (const std::string &name : expr.symbols())
         if (Operation *bind = binds.lookup(name); bind && bind != op) {
           found.insert(bind);

@@ -23,7 +23,7 @@ public:
   bool empty() const { return binds.empty(); }
 
   /// The binds, and the guards on the symbols they bind, that must come before `op`: those of every symbol that its
-  /// attributes mention, or those of anything inside it.
+  /// attributes mention, or those of anything inside it, or of the extents outside of the block that it reads.
   SmallVector<Operation *> before(Operation *op) const;
 
   /// What must come after a bind: the operations of the block that mention its symbol, as they were at the start.
@@ -35,6 +35,7 @@ public:
   Operation *lastOf(ArrayRef<SymExpr> exprs) const;
 
 private:
+  Block *block;
   llvm::StringMap<Operation *> binds;
   llvm::DenseMap<Operation *, SmallVector<Operation *>> guards, users;
 };

@@ -43,3 +43,35 @@ func.func @main(%x: tensor<?xi64> {disc_shape.dims = #disc_shape.dims<[N]>}) -> 
   } -> tensor<?xi64>
   return %c : tensor<?xi64>
 }
+
+// In a loop, what reads an extent that is computed around it from a symbol of a step waits for the step's bind.
+// CHECK-LABEL: func.func @step
+// CHECK: disc_tensor.loop
+// CHECK: %[[K:.*]] = disc_plan.kernel
+// CHECK: disc_shape.bind @u1, %[[K]]
+// CHECK: disc_plan.kernel
+// CHECK: disc_shape.dim <-u1>
+disc_shape.symbol @u1
+disc_shape.symbol @i0
+func.func @step(%x: tensor<i64>) -> tensor<i64> {
+  %n = disc_shape.dim <N>
+  %minus = disc_shape.dim <-u1>
+  %r = disc_tensor.loop @i0 below %n carries(%x) {disc_shape.dims = [#disc_shape.dims<[]>]} : (tensor<i64>) -> tensor<i64> {
+  ^bb0(%a: tensor<i64>):
+    %e = tensor.empty() : tensor<i64>
+    %early = linalg.generic {indexing_maps = [affine_map<() -> ()>], iterator_types = []} outs(%e : tensor<i64>) {
+    ^bb0(%o: i64):
+      %0 = arith.index_cast %minus : index to i64
+      linalg.yield %0 : i64
+    } -> tensor<i64>
+    %k = linalg.generic {indexing_maps = [affine_map<() -> ()>, affine_map<() -> ()>], iterator_types = []}
+        ins(%a : tensor<i64>) outs(%e : tensor<i64>) {
+    ^bb0(%v: i64, %o: i64):
+      %0 = arith.addi %v, %v : i64
+      linalg.yield %0 : i64
+    } -> tensor<i64>
+    %bound = disc_shape.bind @u1, %k : tensor<i64>
+    disc_tensor.next %early : tensor<i64>
+  }
+  return %r : tensor<i64>
+}

@@ -279,3 +279,25 @@ def test_affine_grids(corners):
     for n, h, w in ((2, 7, 9), (1, 1, 1), (3, 1, 5), (1, 20, 13)):
         given = torch.randn(n, 2, 3), torch.randn(n, 3, h, w)
         torch.testing.assert_close(model(*given), Grid()(*given))
+
+
+def test_two_slices_of_a_step_whose_bounds_are_data():
+    """The second one's bounds are computed behind the first one's kernels, and before those that read both."""
+
+    def chunks(x, first, last, begin, end):
+        rows = [
+            x[int(first[i]) : int(last[i])].softmax(0) + x[int(begin[i]) : int(end[i])] for i in range(first.shape[0])
+        ]
+        return torch.cat(rows)
+
+    def given(n):
+        first = torch.arange(0, n, 4)
+        last = (first + 4).clamp(max=n)
+        return torch.randn(n, 3), first, last, n - last, n - first
+
+    count = Dim("count", min=1, max=40)
+    shapes = ({0: Dim("n", min=1, max=40)}, *[{0: count}] * 4)
+    model = disc.compile(chunks, given(11), dynamic_shapes=shapes)
+    for n in (11, 1, 4, 5, 40, 3):
+        x = given(n)
+        torch.testing.assert_close(model(*x), chunks(*x))
