@@ -21,6 +21,7 @@
 //       the others one by one, with a mask for each tap
 //
 // There is little work for each element, so that a copy with zeros around it would cost too much.
+// Where the input is computed from a narrower one, as of codes, that is read, and widened in registers.
 //
 // Test: test/lit/CPU/convolution.mlir
 //
@@ -84,6 +85,7 @@ private:
     return axis.dim < 0 ? m.constant(0) : points.expr(buffer->layout.strides[axis.dim]);
   }
   Value load(Value offset, Idx channel, Value mask);
+  Value input(const Idx &at, Value mask);
   Value weight(Value weights, Value tap, bool lanesDiffer = true);
   Value widen(Value v, Type from);
   Value multiplyAdd(Value x, Value w, Value sum);
@@ -100,12 +102,16 @@ private:
   ConvolutionChunks chunks;
   int64_t vectors;
   VectorType sumType;
+  Value memory; // the input, or what it is computed from
   std::optional<BufferOperand> buffer;
   bool failedInside = false;
 };
 
 LogicalResult DepthwiseEmitter::emit() {
-  buffer = BufferOperand::get(e.kernel, info.op.getInput(), e.shapes);
+  memory = info.op.getInput();
+  if (auto widening = memory.getDefiningOp<linalg::GenericOp>())
+    memory = widening.getDpsInputs()[0];
+  buffer = BufferOperand::get(e.kernel, memory, e.shapes);
   auto panels = BufferOperand::get(e.kernel, info.panels.getSource(), e.shapes);
   if (!buffer || !panels)
     return info.op.emitError("input and panels of a convolution must be in buffers");
@@ -267,9 +273,7 @@ void DepthwiseEmitter::emitAlong(const ConvolutionChunk &chunk, Value line, Valu
       SmallVector<Value> read;
       for (int64_t i = 0; i < count; ++i) {
         Value start = m.add(row, m.constant(i * lanes * w.stride + tap * w.dilation));
-        Value x = points.load(points.operandPtr(buffer->argument), Idx(start, /*lanes=*/true, w.stride),
-                              info.inputElement, masks[tap]);
-        read.push_back(widen(x, info.inputElement));
+        read.push_back(input(Idx(start, /*lanes=*/true, w.stride), masks[tap]));
       }
       for (const Reader &reader : readers) {
         Value firstTap = m.mul(m.add(m.mul(kz, points.expr(h.kernel)), reader.down), across);
@@ -372,7 +376,26 @@ Value DepthwiseEmitter::widen(Value v, Type from) {
 /// A vector of channels of the input at `offset` (elements).
 Value DepthwiseEmitter::load(Value offset, Idx channel, Value mask) {
   Idx at = points.addIdx(points.mulIdx(channel, buffer->layout.strides.back()), points.uniform(offset));
-  return widen(points.load(points.operandPtr(buffer->argument), at, info.inputElement, mask), info.inputElement);
+  return input(at, mask);
+}
+
+/// A vector of the input, computed from what is in memory if that is narrower; 0 where it is masked.
+Value DepthwiseEmitter::input(const Idx &at, Value mask) {
+  Value v = points.load(points.operandPtr(buffer->argument), at, getElementTypeOrSelf(memory.getType()), mask);
+  if (memory == info.op.getInput())
+    return widen(v, info.inputElement);
+  PointEmitter::Scope scope(points);
+  points.bind(memory, [v](ArrayRef<Idx>, Value) -> Value { return v; });
+  SmallVector<Idx> point(cast<RankedTensorType>(memory.getType()).getRank(), points.uniform(int64_t(0)));
+  point.back() = at; // Any will do that runs along the lanes.
+  Value wide = points.eval(info.op.getInput(), point);
+  points.unbind(memory);
+  if (!wide) {
+    failedInside = true;
+    return zero();
+  }
+  wide = widen(wide, info.inputElement);
+  return mask ? arith::SelectOp::create(b, loc(), mask, wide, zero()).getResult() : wide;
 }
 
 Value DepthwiseEmitter::weight(Value weights, Value tap, bool lanesDiffer) {

@@ -5,12 +5,12 @@
 //   %y = disc_tensor.convolution %x, (%w with its channels last) ... summed in f32
 // becomes
 //   %p = disc_tensor.convolution %a, (%b with its channels last) ... outside z                 // summed in i32
-//   %y = linalg.generic ins(%p, %sums, %t) ... (p - z * sums) * s * t
+//   %y = linalg.generic ins(%p, %sums, %t) ... (p - sums) * s * t
 //
 // As IntegerProducts does for products. All activations have one scale, and one zero point, which is a number:
 // positions outside of the input count as that code, which stands for 0. Weights have a scale for each filter at most,
-// and no zero point. The sums of a filter's codes are known at load. Bytes are read four channels at a time, padded
-// where they are no multiple, so that the target needs instructions for four products of bytes (`i8_dot`,
+// and no zero point. The sums of a filter's codes, times z, are known at load. Bytes are read four channels at a time,
+// padded where they are no multiple, so that the target needs instructions for four products of bytes (`i8_dot`,
 // `i8_dot_mixed`). Convolutions with one channel in each of many groups stay those of floats.
 //
 // Convolutions of integers, codes less their zero points, are the same without scales.
@@ -193,7 +193,7 @@ private:
       return add(scale.tensor, at);
     };
     int inputScale = addScale(x.from.scale), weightScale = addScale(w.from.scale);
-    int sums = zero == 0 ? -1 : add(sumsOfFilters(weight, w.from.codes.isUnsigned), {filter});
+    int sums = zero == 0 ? -1 : add(sumsOfFilters(weight, w.from.codes.isUnsigned, zero), {filter});
 
     maps.push_back(id);
     SmallVector<Value> sizes;
@@ -202,44 +202,42 @@ private:
         sizes.push_back(DimOp::create(b, loc, dim));
     Value empty = tensor::EmptyOp::create(b, loc, type, sizes);
     SmallVector<utils::IteratorType> loops(rank, utils::IteratorType::parallel);
-    auto result = linalg::GenericOp::create(
-        b, loc, TypeRange{type}, inputs, ValueRange{empty}, maps, loops,
-        [&](OpBuilder &inner, Location at, ValueRange args) {
-          Value v = args[0];
-          if (sums >= 0) {
-            Value code = arith::ConstantOp::create(inner, at, inner.getI32IntegerAttr(int32_t(zero)));
-            v = arith::SubIOp::create(inner, at, v, arith::MulIOp::create(inner, at, code, args[sums]));
-          }
-          if (!isFloat) {
-            linalg::YieldOp::create(inner, at, v);
-            return;
-          }
-          v = arith::SIToFPOp::create(inner, at, f32, v);
-          auto scaleBy = [&](const PointOperand &scale, int place) {
-            Value s;
-            if (place >= 0) {
-              s = args[place];
-              if (s.getType().getIntOrFloatBitWidth() < 32)
-                s = arith::ExtFOp::create(inner, at, f32, s);
-              else if (s.getType() != f32)
-                s = arith::TruncFOp::create(inner, at, f32, s);
-            } else if (std::optional<double> number = scale.value()) {
-              s = arith::ConstantOp::create(inner, at, inner.getFloatAttr(f32, *number));
-            }
-            if (s)
-              v = arith::MulFOp::create(inner, at, v, s);
-          };
-          scaleBy(x.from.scale, inputScale);
-          scaleBy(w.from.scale, weightScale);
-          linalg::YieldOp::create(inner, at, v);
-        });
+    auto result =
+        linalg::GenericOp::create(b, loc, TypeRange{type}, inputs, ValueRange{empty}, maps, loops,
+                                  [&](OpBuilder &inner, Location at, ValueRange args) {
+                                    Value v = args[0];
+                                    if (sums >= 0)
+                                      v = arith::SubIOp::create(inner, at, v, args[sums]);
+                                    if (!isFloat) {
+                                      linalg::YieldOp::create(inner, at, v);
+                                      return;
+                                    }
+                                    v = arith::SIToFPOp::create(inner, at, f32, v);
+                                    auto scaleBy = [&](const PointOperand &scale, int place) {
+                                      Value s;
+                                      if (place >= 0) {
+                                        s = args[place];
+                                        if (s.getType().getIntOrFloatBitWidth() < 32)
+                                          s = arith::ExtFOp::create(inner, at, f32, s);
+                                        else if (s.getType() != f32)
+                                          s = arith::TruncFOp::create(inner, at, f32, s);
+                                      } else if (std::optional<double> number = scale.value()) {
+                                        s = arith::ConstantOp::create(inner, at, inner.getFloatAttr(f32, *number));
+                                      }
+                                      if (s)
+                                        v = arith::MulFOp::create(inner, at, v, s);
+                                    };
+                                    scaleBy(x.from.scale, inputScale);
+                                    scaleBy(w.from.scale, weightScale);
+                                    linalg::YieldOp::create(inner, at, v);
+                                  });
     setDims(result, dims);
     op.getResult().replaceAllUsesWith(result.getResult(0));
     op.erase();
   }
 
-  /// The sum of each filter's codes, one after the other.
-  Value sumsOfFilters(Value weight, bool isUnsigned) {
+  /// The sum of each filter's codes times `factor`, one after the other.
+  Value sumsOfFilters(Value weight, bool isUnsigned, int64_t factor) {
     Location loc = op.getLoc();
     auto type = cast<RankedTensorType>(weight.getType());
     unsigned rank = type.getRank();
@@ -256,6 +254,8 @@ private:
         [&](OpBuilder &inner, Location at, ValueRange args) {
           Value wide = isUnsigned ? arith::ExtUIOp::create(inner, at, inner.getI32Type(), args[0]).getResult()
                                   : arith::ExtSIOp::create(inner, at, inner.getI32Type(), args[0]).getResult();
+          Value by = arith::ConstantOp::create(inner, at, inner.getI32IntegerAttr(int32_t(factor)));
+          wide = arith::MulIOp::create(inner, at, wide, by);
           linalg::YieldOp::create(inner, at, arith::AddIOp::create(inner, at, args[1], wide).getResult());
         });
     setDims(summed, SmallVector<SymExpr>(sums.getShape()));

@@ -79,7 +79,7 @@ private:
   std::optional<Factor> factor(unsigned index);
   bool isParallel(const PointOperand &operand, const Factor &of);
   Value codes(const Factor &factor);
-  Value sumOverDepth(const Factor &factor, Value codes);
+  Value sumOverDepth(const Factor &factor, Value codes, std::optional<double> times);
   AffineMap overResult(AffineMap map, const Factor &of);
   Value zeroOf(const Factor &factor);
   SymExpr loopSize(unsigned loop);
@@ -224,8 +224,8 @@ Value Rewriter::codes(const Factor &factor) {
   return codes;
 }
 
-/// The sums of an operand's codes over the depth, with its other dimensions.
-Value Rewriter::sumOverDepth(const Factor &factor, Value codes) {
+/// The sums of an operand's codes over the depth, with its other dimensions; perhaps times a number.
+Value Rewriter::sumOverDepth(const Factor &factor, Value codes, std::optional<double> times) {
   SmallVector<utils::IteratorType> loops = op.getIteratorTypesArray();
   SmallVector<AffineExpr> in, out;
   SmallVector<utils::IteratorType> iterators;
@@ -245,7 +245,12 @@ Value Rewriter::sumOverDepth(const Factor &factor, Value codes) {
   bool isUnsigned = factor.from.codes.isUnsigned;
   return generic(codes, maps, iterators, dims, b.getI32Type(), /*sums=*/true,
                  [&](OpBuilder &inner, Location at, ValueRange args) -> Value {
-                   return arith::AddIOp::create(inner, at, args[1], widened(inner, at, args[0], isUnsigned));
+                   Value code = widened(inner, at, args[0], isUnsigned);
+                   if (times) {
+                     auto number = inner.getI32IntegerAttr(static_cast<int32_t>(*times));
+                     code = arith::MulIOp::create(inner, at, code, arith::ConstantOp::create(inner, at, number));
+                   }
+                   return arith::AddIOp::create(inner, at, args[1], code);
                  });
 }
 
@@ -346,6 +351,7 @@ void Rewriter::run() {
   };
   struct Numbers {
     int scale = -1, zero = -1, sum = -1; // places among the inputs
+    bool isMultiplied = false;           // the sum, by the other's zero point
     const Factor *factor;
   };
   Numbers numbers[2];
@@ -363,7 +369,10 @@ void Rewriter::run() {
       for (AffineExpr e : own.codesMap.getResults())
         if (loops[cast<AffineDimExpr>(e).getPosition()] == utils::IteratorType::parallel)
           at.push_back(b.getAffineDimExpr(llvm::find(resultMap.getResults(), e) - resultMap.getResults().begin()));
-      n.sum = add(sumOverDepth(own, operands[i]), AffineMap::get(dims.size(), 0, at, b.getContext()));
+      // Sums over weights, on the right, are known at load: the other's zero point is part of them if it is a number.
+      std::optional<double> times = i == 1 ? other.from.zero.value() : std::nullopt;
+      n.isMultiplied = times.has_value();
+      n.sum = add(sumOverDepth(own, operands[i], times), AffineMap::get(dims.size(), 0, at, b.getContext()));
     }
   }
   Value depthValue;
@@ -382,9 +391,12 @@ void Rewriter::run() {
                 };
                 Value v = args[0];
                 for (int i : {0, 1})
-                  if (numbers[i].factor->hasZero())
-                    v = arith::SubIOp::create(
-                        inner, at, v, arith::MulIOp::create(inner, at, zero(numbers[i]), args[numbers[1 - i].sum]));
+                  if (numbers[i].factor->hasZero()) {
+                    Value sum = args[numbers[1 - i].sum];
+                    if (!numbers[1 - i].isMultiplied)
+                      sum = arith::MulIOp::create(inner, at, zero(numbers[i]), sum);
+                    v = arith::SubIOp::create(inner, at, v, sum);
+                  }
                 if (depthValue) {
                   Value both = arith::MulIOp::create(inner, at, zero(numbers[0]), zero(numbers[1]));
                   Value count = arith::IndexCastOp::create(inner, at, inner.getI64Type(), depthValue);

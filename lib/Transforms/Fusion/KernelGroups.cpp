@@ -113,6 +113,9 @@ std::string KernelGroup::describe() const {
 
 KernelGroups::KernelGroups(Block &block, ShapeAnalysis &shapes, bool manyProducts, bool fuseConcats)
     : block(block), bindings(block), shapes(shapes), manyProducts(manyProducts), fuseConcats(fuseConcats) {
+  auto module = block.getParentOp()->getParentOfType<ModuleOp>();
+  auto target = module->getAttrOfType<DictionaryAttr>("disc_plan.target");
+  onDevice = target && target.contains("device");
   for (Operation &op : block)
     if (isa<linalg::GenericOp, AttentionOp, ConvolutionOp, ConcatOp, RunningSumOp, PackOp, CallFunctionOp>(op))
       seed(&op);
@@ -197,6 +200,14 @@ static SmallVector<int> coordinates(AffineMap map, ArrayRef<int> loopToDomain) {
   return out;
 }
 
+/// Whether a convolution computes its input from a narrower one as it reads that: one of each channel by itself does,
+/// which reads an element for few results.
+bool KernelGroups::widensInput(ConvolutionOp op, Value operand) const {
+  SmallVector<SymExpr> weight = shapes.dims(op.getWeight());
+  bool isDepthwise = weight[1].isConstant(1) && weight.back().isConstant(1) && !weight.front().isConstant(1);
+  return isDepthwise && !onDevice && operand == op.getInput() && narrowSource(operand.getDefiningOp());
+}
+
 bool KernelGroups::isConsistent(const KernelGroup &merged) const {
   SmallVector<SymExpr> parallel;
   SmallVector<int> parallelAt, fullAt;
@@ -219,8 +230,9 @@ bool KernelGroups::isConsistent(const KernelGroup &merged) const {
   for (Operation *op : ordered) {
     if (auto own = dyn_cast<ConvolutionOp>(op)) {
       // It reads buffers, and there is one in a kernel: what follows it at the same points is its epilogue.
-      if (convolution ||
-          llvm::any_of(op->getOperands(), [&](Value v) { return merged.ops.contains(v.getDefiningOp()); }))
+      if (convolution || llvm::any_of(op->getOperands(), [&](Value v) {
+            return merged.ops.contains(v.getDefiningOp()) && !widensInput(own, v);
+          }))
         return false;
       convolution = own;
       roles[op] = Role::Reduction;
@@ -266,7 +278,7 @@ bool KernelGroups::isConsistent(const KernelGroup &merged) const {
       role = Role::Full;
     } else if (sameExtents(loops.extents, parallel, shapes)) {
       role = reduces ? Role::Part : Role::Full;
-    } else if (!escapes && isCheap(generic)) {
+    } else if (!escapes && (isCheap(generic) || narrowSource(generic))) {
       role = Role::Free;
     } else {
       return false;

@@ -43,6 +43,9 @@ bool isCloned(Operation *op);
 /// A product with columns to keep in registers. Without any, it is a dot product per row: a reduction like others.
 bool isContraction(linalg::GenericOp op, ShapeAnalysis &shapes);
 
+/// The narrower tensor, if the operation computes each element of its result from that element of it, with little work.
+Value narrowSource(Operation *op);
+
 class KernelGroups {
 public:
   /// With `manyProducts`, a kernel may have several products of one left operand; with `fuseConcats`, loops read and
@@ -61,6 +64,7 @@ private:
   bool isConsistent(const KernelGroup &merged) const;
   bool makesCycle(const llvm::SetVector<Operation *> &ops) const;
   bool isForLoad(const KernelGroup &group);
+  bool widensInput(ConvolutionOp op, Value operand) const;
   void seed(Operation *op);
   void joinRows(AttentionOp op);
   /// Lets the groups that read what `op` makes of a narrower value read that one, if all can (Widening.cpp).
@@ -71,6 +75,7 @@ private:
   KnownAtLoad known;
   ShapeAnalysis &shapes;
   const bool manyProducts, fuseConcats;
+  bool onDevice;
   llvm::DenseMap<Operation *, KernelGroup *> groups;
   std::vector<std::unique_ptr<KernelGroup>> storage;
 };

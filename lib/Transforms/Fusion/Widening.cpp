@@ -28,10 +28,10 @@ using namespace mlir::disc;
 /// At most this many operations for each element, beside constants and what is computed of them alone.
 static constexpr int mostWork = 4;
 
-/// The narrower tensor, if the operation computes each element of its result from that element of it, with little work.
-static Value narrowSource(linalg::GenericOp op) {
-  if (op.getNumDpsInputs() != 1 || op->getNumResults() != 1 || op.getNumReductionLoops() != 0 ||
-      !llvm::all_of(op.getIndexingMapsArray(), [](AffineMap map) { return map.isIdentity(); }))
+Value mlir::disc::narrowSource(Operation *candidate) {
+  auto op = dyn_cast_or_null<linalg::GenericOp>(candidate);
+  if (!op || op.getNumDpsInputs() != 1 || op->getNumResults() != 1 || op.getNumReductionLoops() != 0 ||
+      !op.getIndexingMapsArray().front().isPermutation() || !llvm::all_equal(op.getIndexingMapsArray()))
     return {};
   Value source = op.getDpsInputs()[0];
   Type narrow = getElementTypeOrSelf(source.getType()), wide = getElementTypeOrSelf(op->getResult(0).getType());
@@ -74,7 +74,7 @@ bool KernelGroups::leaveToReaders(Operation *op) {
   for (Operation *user : wide.getUsers()) {
     Operation *top = block.findAncestorOpInBlock(*user);
     KernelGroup *group = top ? groupOf(top) : nullptr;
-    if (!group || !isa<linalg::GenericOp>(top))
+    if (!group || !isa<linalg::GenericOp, ConvolutionOp>(top))
       return false;
     if (group != own)
       readers.insert(top);

@@ -9,10 +9,10 @@
 // CHECK: %[[CODES:.*]] = disc_tensor.permute {{.*}} -> tensor<2x8x3x3x4xi8>
 // CHECK: %[[P:.*]] = disc_tensor.convolution %arg0, %[[CODES]] {{.*}} outside 7 unsigned_input {{.*}} : tensor<?x?x?x8xi8>, tensor<2x8x3x3x4xi8> -> tensor<?x?x?x16xi32>
 // CHECK: linalg.generic {{.*}} iterator_types = ["parallel", "parallel", "reduction", "reduction", "reduction"]} ins(%[[CODES]] :
+// CHECK: arith.muli %{{.*}}, %c7
 // CHECK: %[[SUMS:.*]] = disc_tensor.reshape %{{.*}}() {{.*}} tensor<2x8xi32> -> tensor<16xi32>
 // CHECK: linalg.generic {{.*}} ins(%[[P]], %[[T]], %[[SUMS]] :
-// CHECK: %[[Z:.*]] = arith.muli %c7
-// CHECK: %[[V:.*]] = arith.subi %{{.*}}, %[[Z]] : i32
+// CHECK: %[[V:.*]] = arith.subi %{{.*}}, %{{.*}} : i32
 // CHECK: %[[F:.*]] = arith.sitofp %[[V]] : i32 to f32
 // CHECK: arith.mulf %[[F]]
 // CHECK: arith.mulf

@@ -74,6 +74,9 @@ CASES = [
     (2, 64, 30, 3, U8, S8, 9, {"padding": 1}),  # lines that are merged
     (1, 16, 7, 1, S8, S8, 7, {"stride": 2}),
     (2, 16, 16, 3, U8, S8, 131, {"padding": 1, "groups": 16}),  # one filter for each channel: floats
+    (2, 40, 40, 5, S8, S8, -9, {"padding": 2, "stride": 2, "groups": 40}),
+    (1, 19, 19, 3, U8, S8, 77, {"padding": 2, "dilation": 2, "groups": 19}),
+    (3, 18, 18, 3, S8, S8, 5, {"padding": 1, "groups": 18}),
 ]
 
 
@@ -201,3 +204,27 @@ def test_the_largest_code_is_the_largest_number(dtype, low, high, options):
         x, raw = torch.randn(n, 3, h, w) * 3, codes(dtype, n, 3, h, w, seed=h)
         for actual, expected in zip(model(x, raw), module(x, raw), strict=True):
             assert torch.equal(actual, expected)
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize(
+    "options", [{"padding": 1}, {"padding": 2, "stride": 2}, {"padding": 3, "dilation": 3}], ids=str
+)
+@pytest.mark.parametrize(("dtype", "channels", "zero"), [(U8, 37, 131), (S8, 64, -5), (U8, 16, 0)])
+def test_filters_of_single_channels_read_codes(options, dtype, channels, zero, cpu):
+    class ChannelsLast(Convolution):
+        def forward(self, x):
+            return super().forward(x.permute(0, 3, 1, 2))
+
+    module = ChannelsLast(2, channels, channels, 3, dtype, S8, zero, groups=channels, **options)
+    shapes = ({0: Dim("n"), 1: Dim("h", min=8), 2: Dim("w", min=8)},)
+    settings = disc.Options() if cpu is None else disc.Options(cpu=cpu)
+    model = disc.compile(module, (codes(dtype, 2, 9, 12, channels),), dynamic_shapes=shapes, options=settings)
+    # Nothing stores the numbers that the codes stand for.
+    assert not any("-> tensor<?x?x?x" in line and "loop" in line for line in model.ir("fusion").splitlines())
+    for n, h, w in [(1, 8, 8), (2, 9, 12), (3, 8, 31), (1, 17, 64), (0, 8, 8)]:
+        x = codes(dtype, n, h, w, channels, seed=w)
+        expected = module.exact(x.permute(0, 3, 1, 2))
+        torch.testing.assert_close(
+            model(x).double(), expected, rtol=1e-5, atol=1e-5 * expected.abs().amax().item() if n else 0
+        )
