@@ -70,6 +70,7 @@ class Worker:
 
     def prepare(self) -> Answer:
         """Makes the engine's file unless the cache has it; how long that took is kept beside it."""
+        self._take()
         path = self.kind.artifact(self.context)
         if path is None:
             return {"seconds": 0.0}
@@ -86,8 +87,13 @@ class Worker:
         record.write_text(json.dumps({"key": key, "seconds": seconds}), encoding="utf-8")
         return {"seconds": seconds}
 
+    def _take(self) -> None:
+        if self.workload.precision not in self.kind.precisions:
+            raise engines.NotSupported(f"the bench has no {self.workload.precision} of it")
+
     def load(self) -> Answer:
         """Compiles, or loads what was prepared."""
+        self._take()
         self.engine = self.kind(self.context)
         self.engine.start()
         trim()

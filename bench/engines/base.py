@@ -71,6 +71,8 @@ class Engine(ABC):
     """Whether it compiles fast enough for a quick run."""
     recompiles: ClassVar[bool] = False
     """Whether a first call at a shape may compile: then that is part of the compile time."""
+    precisions: ClassVar[tuple[str, ...]] = ("f32",)
+    """What the engine can do of `Workload.precision`."""
     any_allocator: ClassVar[bool] = True
     """Whether it runs with another allocator in the place of the C library's."""
     environment: ClassVar[str] = ".venv-bench"

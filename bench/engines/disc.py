@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -25,6 +25,7 @@ class Peer(Engine):
     packages = ("disc-compiler",)
     imports = ("disc", "torch.export", "torch._dynamo")
     quick = True
+    precisions: ClassVar[tuple[str, ...]] = ("f32", "int8")
     environment = ".venv"
 
     def compile(self) -> None:
@@ -33,9 +34,11 @@ class Peer(Engine):
 
         workload = self.context.workload
         options = disc.Options(threads=self.context.threads, cpu=cpu(self.context))
-        self.model = disc.compile(
-            workload.build(), workload.example(), dynamic_shapes=workload.dynamic_shapes(), options=options
-        )
+        model = workload.build()
+        if workload.precision == "int8":
+            batches, shapes = workload.calibration(), workload.dynamic_shapes()
+            model = disc.quantize(model, batches, "int8-static", dynamic_shapes=shapes)
+        self.model = disc.compile(model, workload.example(), dynamic_shapes=workload.dynamic_shapes(), options=options)
 
     def bind(self, shape: Shape, inputs: tuple[Tensor, ...]) -> Callable[[], Any]:
         """A call."""

@@ -17,6 +17,7 @@ class Peer(disc.Peer):
 
     title = "DISC, static"
     quick = False
+    precisions = ("f32",)
     recompiles = True
 
     def compile(self) -> None:

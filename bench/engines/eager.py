@@ -20,6 +20,7 @@ class Peer(Engine):
     title = "PyTorch eager"
     packages = ("torch",)
     quick = True
+    precisions = ("f32", "int8")  # in f32, which is the reference
 
     def compile(self) -> None:
         """Makes the module."""

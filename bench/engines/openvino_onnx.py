@@ -10,3 +10,4 @@ class Peer(FromOnnx, openvino_pt.Peer):
     """As from torch.export, but for the file."""
 
     title = "OpenVINO (ONNX)"
+    precisions = ("f32",)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -39,6 +39,10 @@ class Workload:
     """Whether all inputs after the first come as `*args`."""
     written: Callable[[Any], nn.Module] | None = None
     """Makes what `torch.export` takes of the model, if it does not take it as it is."""
+    precision: str = "f32"
+    """In what engines may compute: `f32`, or `int8` for products and convolutions."""
+    transformer: bool = False
+    """Whether quantisers are told that the model is a transformer."""
 
     def __post_init__(self) -> None:
         for shape in (*self.shapes, *self.quick):
@@ -62,6 +66,11 @@ class Workload:
         for extent in shape:
             seed = seed * 1_009 + extent
         return self.tensors(shape, torch.Generator().manual_seed(seed))
+
+    def calibration(self) -> list[tuple[Tensor, ...]]:
+        """Inputs to observe the ranges of activations with, for engines that quantise."""
+        shapes = sorted(set(self.quick or self.shapes), key=lambda shape: -shape[0])[:3]
+        return [self.inputs(shape) for shape in shapes]
 
     def example_shape(self) -> Shape:
         """The shape to export with: extents that differ from each other and mean nothing."""
@@ -94,6 +103,14 @@ class Workload:
             if not difference <= worst:
                 worst = difference if difference == difference else float("inf")
         return worst
+
+
+def in_int8(workload: Workload, *, transformer: bool = False) -> Workload:
+    """The workload for engines that quantise it: to 8 bits, with scales observed on a few inputs.
+
+    The tolerance is one of quantisation, which says little more than that the engine runs the model.
+    """
+    return replace(workload, title=f"{workload.title}, int8", precision="int8", transformer=transformer, tolerance=0.25)
 
 
 def flat(result: Any) -> tuple[Tensor, ...]:

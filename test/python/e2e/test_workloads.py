@@ -4,7 +4,8 @@ import pytest
 import torch
 
 import disc
-from bench import workloads
+from bench import engines, workloads
+from bench.worker import Worker
 from bench.workloads.base import flat
 
 pytestmark = pytest.mark.share(3)
@@ -74,3 +75,19 @@ def test_exported(name):
         with torch.inference_mode():
             expected, found = flat(natural(*inputs)), flat(exported(*inputs))
         assert workload.largest_difference(found, expected) <= workload.tolerance, shape
+
+
+@pytest.mark.parametrize("name", ["int8_resnet50", "int8_ctr_ranker"])
+def test_engines_quantise_workloads_in_int8(name, tmp_path):
+    workload = workloads.load(name, small=True)
+    context = engines.Context(workload, name, 1, tmp_path, "")
+    ours, reference = (engines.load(engine)(context) for engine in ("disc", "eager"))
+    ours.compile()
+    reference.compile()
+    for shape in workload.shapes:
+        inputs = workload.inputs(shape)
+        with torch.inference_mode():
+            actual, expected = (engine.outputs(engine.bind(shape, inputs)()) for engine in (ours, reference))
+        assert 0 < workload.largest_difference(actual, expected) <= workload.tolerance
+    with pytest.raises(engines.NotSupported, match="no int8 of it"):
+        Worker(engines.load("inductor"), context).prepare()
