@@ -156,3 +156,15 @@ def sequence(value, site):
 
 def plain(value):
     return value
+
+
+def elements(value):
+    return value
+
+
+def starred(value):
+    return value
+
+
+def unpacked(value, before, after, site):
+    return value

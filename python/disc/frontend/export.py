@@ -9,7 +9,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ from . import (
 )
 from .argument_paths import leaf_names, signature_of
 from .entry_guards import EntryGuard, allows_negative, entry_guards, lines_of, note_lines, requires_two, with_sources
+from .facts import forgetting_counts
 from .function_transforms import NeedsGradients, check_same, recorded_below
 from .higher_order import flattened
 from .locations import is_user_file, is_user_line, source_of_error, source_of_trace, user_frames, warn
@@ -269,7 +270,7 @@ def _attempts(
 @contextmanager
 def _tracing(module: torch.nn.Module) -> Iterator[None]:
     """Replaces what DISC traces in a way of its own, in this thread; other threads that enter it wait."""
-    with (
+    ways = (
         traced_through(),
         numbers_in_python(),
         kept_whole(),
@@ -281,6 +282,7 @@ def _tracing(module: torch.nn.Module) -> Iterator[None]:
         _unprinted(),
         allowing_many(),
         sizes_from_zero(),
+        forgetting_counts(),
         layout_questions.answered_by_the_example(),
         multiples.as_products(),
         module_conversions.only_if_needed(),
@@ -290,7 +292,11 @@ def _tracing(module: torch.nn.Module) -> Iterator[None]:
         without_scripts(module),
         traces_as_the_newest(),
         unchanged_by_tracing(),
-    ):
+    )
+    with ExitStack() as stack:
+        # A with statement has at most 20 of them.
+        for one in ways:
+            stack.enter_context(one)
         yield
 
 

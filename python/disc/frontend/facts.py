@@ -6,13 +6,17 @@ number has a range. What it learns in a region of numbers from outside holds the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import sympy
 import torch
 
+from ..torch_compat import patches
+from ..torch_compat.patching import replaced
 from ..torch_compat.symbols import RuntimeAssert, ShapeEnv, ValueRanges, bound_sympy, count_change, try_solve
-from ..torch_compat.tracing import detect_fake_mode
+from ..torch_compat.tracing import FakeTensor, detect_fake_mode
 from .proving import ASSUMING, declared_ranges
 
 
@@ -31,6 +35,7 @@ class Facts:
         self._replacements = dict(env.replacements)
         self._axioms = dict(env.axioms)
         self._assuming = getattr(env, ASSUMING, False)
+        self._counts = len(getattr(env, _COUNTS, ()))
         self._asserts = {key: list(found) for key, found in env.deferred_runtime_asserts.items()}
 
     def conditions(self) -> list[RuntimeAssert]:
@@ -56,7 +61,34 @@ class Facts:
                 env.replacements.pop(symbol, None)
         env.replacements.update(self._replacements)
         env.var_to_range.update(self.ranges)
+        counts: list[tuple[Any, str]] = getattr(env, _COUNTS, [])
+        for tensor, name in counts[self._counts :]:
+            setattr(tensor, name, None)
+        del counts[self._counts :]
         forget_answers(env)
+
+
+# The attribute of torch's symbols that lists which tensors have their number of elements that are not 0, or differ.
+_COUNTS = "_disc_counts"
+_MEMOS = ("nonzero_memo", "unique_memo", "unique_consecutive_memo")
+
+
+@contextmanager
+def forgetting_counts() -> Iterator[None]:
+    """While it is active, the sizes that ``nonzero()`` and ``unique()`` find in a region are known only there.
+
+    PyTorch notes them at the tensor, and has the same symbol for what the next call finds, wherever that is.
+    """
+
+    def noted(original: Any, memo: Any, tensor: Any, value: Any) -> None:
+        original(memo, tensor, value)
+        name = next((name for name in _MEMOS if vars(FakeTensor).get(name) is memo), None)
+        env = tensor.fake_mode.shape_env
+        if name is not None and value is not None and env is not None:
+            vars(env).setdefault(_COUNTS, []).append((tensor, name))
+
+    with replaced({patches.SIZE_MEMO: noted}):
+        yield
 
 
 def is_of_inputs(guard: Any) -> bool:

@@ -231,6 +231,8 @@ class _Settling:
         """A number, computed before `place`, which is in the regions of `path`."""
         if expr.is_Integer:
             return int(expr)
+        if isinstance(expr, sympy.logic.boolalg.BooleanAtom):
+            return bool(expr)
         known = self._built.get((place, expr))
         if known is None:
             with self._graph.inserting_before(place):

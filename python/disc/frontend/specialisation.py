@@ -72,6 +72,9 @@ def _judge(program: ExportedProgram, env: ShapeEnv, answer: _Answer, guards: lis
             f" PyTorch's decomposition of an operation fixes it to {answer.value}, the size in the example",
             source,
         )
+    if any(map(env.is_unbacked_symint, answer.expr.free_symbols)):
+        # The example does not answer that: it follows from a condition that is checked where the size is computed.
+        return
     condition = answer.expr if answer.value is sympy.true else sympy.Not(answer.expr)
     # Other conditions choose between forms that are equal in value, and the operations' rules check what they need.
     if isinstance(condition, sympy.Eq) and not holds(env, condition, program.range_constraints):

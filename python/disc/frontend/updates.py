@@ -20,6 +20,7 @@ from ..torch_compat.symbols import symbolic_config
 from ..torch_compat.tracing import get_proxy_mode
 from .decompositions import needs_decomposition, run_decompositions
 from .entry_guards import EntryGuard
+from .facts import forgetting_counts
 from .higher_order import flattened
 from .hints import environment
 from .layout_questions import answered_by_the_example
@@ -68,6 +69,7 @@ def decompose(exported: ExportedProgram) -> tuple[ExportedProgram, list[EntryGua
             unspecialised(exported) as guards,
             answered_by_the_example(),
             as_products(),
+            forgetting_counts(),
             sizes_of_windows(),
             _regardless_of_ones(exported),
             _views_made_again(exported),

@@ -76,6 +76,13 @@ CHECK = Patch(
     "(error_type, cond, message)",
 )
 
+SIZE_MEMO = Patch(
+    "torch._subclasses.fake_tensor:SymNumberMemoDescriptor.__set__",
+    "frontend/facts.py: fake tensors remember how many elements nonzero() and unique() have found. What code in a side"
+    " of a branch has found is forgotten at its end. Without it other code refers to sizes that only the side knows.",
+    "(self, obj, value)",
+)
+
 # -- the model's attributes: frontend/attributes.py -------------------------------------------------------
 
 ATTRIBUTES = Patch(

@@ -177,11 +177,14 @@ def test_two_chunks_of_one_row_do_not_exist():
         a, b = x.chunk(2)
         return a.sum(0) - b.sum(0)
 
-    with pytest.warns(UserWarning, match=r'n = Dim\("n", min=2\)'):
-        model = disc.compile(halves, (rows(5),), dynamic_shapes=({0: N},))
+    model = disc.compile(halves, (rows(5),), dynamic_shapes=({0: N},))
     for n in (5, 2, 3, 8):
         x = rows(n)
         torch.testing.assert_close(model(x), halves(x))
+    with pytest.raises(ValueError, match="unpack"):
+        halves(rows(1))
+    with pytest.raises(disc.ShapeError, match="unpack"):
+        model(rows(1))
 
 
 def test_a_list_is_extended_by_numbers_of_a_tensor():

@@ -29,10 +29,12 @@ from .conditions import (
     stands_for_bool,
 )
 from .dynamic import (
+    JOINS,
     METHODS,
     Dynamic,
     Steps,
     dynamic_range,
+    elements,
     is_dynamic,
     joint,
     listed,
@@ -335,8 +337,13 @@ def _close(a: Tensor, b: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_n
 
 def _unbind(value: Tensor, dim: int = 0) -> Any:
     if is_dynamic(value.shape[dim]):
-        return Dynamic(value.shape[dim], lambda n: value.select(dim, n))
+        return Dynamic(value.shape[dim], lambda n: value.select(dim, n), lambda: Steps(value.movedim(dim, 0)))
     return value.unbind(dim)
+
+
+def _join(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``torch.cat`` or ``torch.stack``, whose argument may be what ``split`` returns."""
+    return lambda _, tensors, *args, **kwargs: function(elements(tensors), *args, **kwargs)
 
 
 _OF_TENSORS: dict[str, Callable[..., Any]] = {
@@ -375,6 +382,7 @@ _VARIANTS: dict[Any, Callable[..., Any]] = {
     torch.unbind: lambda _, value, dim=0: _unbind(value, dim),
     torch.split: lambda _, *args, **kwargs: pieces.split(*args, **kwargs),
     torch.chunk: lambda _, *args, **kwargs: pieces.chunk(*args, **kwargs),
+    **{function: _join(function) for function in JOINS},
     torch.tensor: lambda _, values, **options: (tensor_of if has_parts(values) else torch.tensor)(values, **options),
     torch.equal: _equal,
     torch.allclose: lambda _, *args, **kwargs: _close(*args, **kwargs),

@@ -79,6 +79,9 @@ class Converter:
     ne_ = staticmethod(values.ne_)
     in_ = staticmethod(values.in_)
     plain = staticmethod(dynamic.plain)
+    elements = staticmethod(dynamic.elements)
+    starred = staticmethod(dynamic.starred)
+    unpacked = staticmethod(dynamic.unpacked)
     assert_ = staticmethod(operators.assert_)
     Undefined = operators.Undefined
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from . import graph
 from .conditions import equal_sizes, is_bool, is_float, is_int, known_truth, marked, number_tensor, stands_for_bool
 from .parts import Part, has_parts
+from .sites import Site
 from .state import note_copy
 
 
@@ -42,13 +43,13 @@ def check_alike() -> None:
 class Dynamic:
     """A sequence whose length is known only at run time."""
 
-    def __init__(self, count: Any, at: Callable[[Any], Any], steps: Callable[[], Steps] | None = None) -> None:
-        """``count`` is the length, ``at`` returns the element at an index, ``steps`` all elements if they are rows."""
+    def __init__(self, count: Any, at: Callable[[Any], Any], steps: Callable[[], Any] | None = None) -> None:
+        """``count`` is the length, ``at`` returns the element at an index, ``steps`` all elements as one part."""
         self.count, self.at, self.steps = count, at, steps
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            raise NotImplementedError("a slice of a sequence of dynamic length")
+            return View(elements(self))[index]
         return self.at(index if known_truth(index >= 0) else self.count + index)
 
     def __reversed__(self) -> Dynamic:
@@ -372,12 +373,8 @@ def extend(values: list[Any], more: Any) -> None:
         raise NotImplementedError("a step of a loop appends to a list that it inserts into")
     if isinstance(more, Tensor) and steps is not None:
         values.append(Steps(more))
-    elif isinstance(more, Dynamic) and more.steps is not None:
-        values.append(more.steps())
-    elif isinstance(more, Dynamic):
-        raise NotImplementedError("extend() by a sequence of dynamic length: append its elements in a loop")
     else:
-        list.extend(values, more)
+        list.extend(values, elements(more))
 
 
 def insert(values: list[Any], index: Any, value: Any) -> None:
@@ -410,6 +407,37 @@ def listed(kind: type, *values: Any) -> Any:
     """``list(values)`` or ``tuple(values)``."""
     steps = sequence_of(values[0]) if len(values) == 1 and not has_parts(values[0]) else None
     return kind(*values) if steps is None or steps.steps is None else kind([steps.steps()])
+
+
+def elements(value: Any) -> Any:
+    """What ``[*value]`` has, and what ``x += value`` adds to a list: a part stands for what Python would count."""
+    if not isinstance(value, Dynamic):
+        return value
+    if value.steps is None:
+        raise NotImplementedError("the elements of a sequence of dynamic length in a list: append them in a loop")
+    return (value.steps(),)
+
+
+def starred(value: Any) -> Any:
+    """``*value`` in a list or a tuple."""
+    steps = sequence_of(value) if isinstance(value, Tensor) else None
+    return elements(value if steps is None else steps)
+
+
+def unpacked(value: Any, before: int, after: int | None, site: Site) -> Any:
+    """What is assigned to ``before`` variables, a starred one unless ``after`` is None, and ``after`` more of them."""
+    steps = sequence_of(value)
+    if steps is None:
+        return value
+    enough = steps.count == before if after is None else steps.count >= before + after
+    if known_truth(enough) is not True:
+        text = f"ValueError: the number of values to unpack is not that of the variables ({site.source})"
+        graph.require(number_tensor(enough, torch.bool), text)
+    front = [steps.at(n) for n in range(before)]
+    if after is None:
+        return front
+    back = [steps.at(steps.count - n) for n in range(after, 0, -1)]
+    return [*front, *View(elements(steps))[before : -after or None], *back]
 
 
 def refused(name: str) -> Callable[..., Any]:
@@ -472,4 +500,8 @@ def _joined(tensors: Sequence[Any], dim: int = 0, **named: Any) -> Tensor:
     return torch.cat([part(t) for t in tensors], dim)
 
 
-Part.joins.update({torch.stack: _stacked, torch.cat: _joined, torch.concat: _joined, torch.concatenate: _joined})
+JOINS: dict[Any, Callable[..., Tensor]] = {
+    torch.stack: _stacked,
+    **dict.fromkeys((torch.cat, torch.concat, torch.concatenate), _joined),
+}
+Part.joins.update(JOINS)

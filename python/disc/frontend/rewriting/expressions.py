@@ -187,6 +187,33 @@ class Expressions(ast.NodeTransformer):
             node.value = operator(node.value, "plain", [node.value])
         return node
 
+    def visit_Starred(self, node: ast.Starred) -> ast.expr:
+        """In a list or a tuple, what is not known to Python one by one is one part."""
+        self.generic_visit(node)
+        if isinstance(node.ctx, ast.Load):
+            node.value = operator(node.value, "starred", [node.value])
+        return node
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
+        """``x += y`` may extend a list."""
+        self.generic_visit(node)
+        if isinstance(node.op, ast.Add) and not isinstance(node.value, ast.Constant):
+            node.value = operator(node.value, "elements", [node.value])
+        return node
+
+    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
+        """Several variables may get the elements of what has them at run time only."""
+        self.generic_visit(node)
+        target = node.targets[0]
+        several = isinstance(target, (ast.Tuple, ast.List)) and not isinstance(node.value, (ast.Tuple, ast.List))
+        if len(node.targets) == 1 and several:
+            assert isinstance(target, (ast.Tuple, ast.List))
+            stars = [n for n, x in enumerate(target.elts) if isinstance(x, ast.Starred)]
+            before, after = (stars[0], len(target.elts) - stars[0] - 1) if stars else (len(target.elts), None)
+            arguments = [node.value, ast.Constant(before), ast.Constant(after), self.site(node)]
+            node.value = operator(node.value, "unpacked", arguments)
+        return node
+
     # -- comprehensions and functions -----------------------------------------------------------------------------
 
     def visit_ListComp(self, node: ast.ListComp) -> ast.expr:

@@ -14,6 +14,7 @@ from . import graph
 from .conditions import known_truth, number_tensor
 from .dynamic import Dynamic, Steps, at_least, is_dynamic, whole_of
 from .parts import has_parts
+from .uneven import Uneven
 
 
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> Any:
@@ -46,7 +47,15 @@ def _pieces(function: Callable[..., Any], tensor: Tensor, given: Any, size: Any,
     count = count if is_positive(count) else at_least(count, 1)
     if not is_dynamic(count) or _is_constant(count):
         return function(tensor, given, dim)
-    return Dynamic(count, lambda n: torch.ops.aten.slice(tensor, dim, n * size, n * size + size))
+
+    def all_of() -> Steps | Uneven:
+        along, rows = dim % tensor.dim(), tensor.movedim(dim, 0)
+        if isinstance(size, int) and size == 1:
+            return Steps(rows.unsqueeze(along + 1))
+        lengths = (number_tensor(extent, torch.int64) - torch.arange(count) * size).clamp(min=0).clamp(max=size)
+        return Uneven(rows, lengths, along)
+
+    return Dynamic(count, lambda n: torch.ops.aten.slice(tensor, dim, n * size, n * size + size), all_of)
 
 
 def _is_constant(count: Any) -> bool:
@@ -74,4 +83,4 @@ def _by_sizes(tensor: Tensor, sizes: Steps, dim: int) -> Dynamic:
         torch._check(start + length <= extent)
         return tensor.narrow(dim, start, length)
 
-    return Dynamic(lengths.shape[0], piece)
+    return Dynamic(lengths.shape[0], piece, lambda: Uneven(tensor.movedim(dim, 0), lengths, dim % tensor.dim()))

@@ -63,9 +63,27 @@ class Uneven(Part):
         """``torch.tensor`` of the tensors."""
         raise NotImplementedError("torch.tensor() of a list of tensors with dims; stack them")
 
-    def part(self, _: slice) -> NoReturn:
+    def turned(self) -> Uneven:
+        """The same, the last first."""
+        count, total = self.lengths.shape[0], self.flat.shape[0]
+        lengths = self.lengths.flip(0)
+        number = torch.repeat_interleave(torch.arange(count), lengths, output_size=total)
+        moved = self._starts().flip(0) - (lengths.cumsum(0) - lengths)
+        return Uneven(self.flat.index_select(0, torch.arange(total) + moved[number]), lengths, self.dim)
+
+    def part(self, index: slice) -> Uneven:
         """A slice of the tensors."""
-        raise NotImplementedError("a slice of a list of a length that depends on data, of tensors of different sizes")
+        if index.step not in (None, 1):
+            raise NotImplementedError(
+                "every n-th of a list of a length that depends on data, of tensors of other sizes"
+            )
+        lengths = self.lengths[index]
+        before: Any = 0 if index.start is None else self.lengths[: index.start].sum().item()
+        total: Any = lengths.sum().item()
+        torch._check(before >= 0)
+        torch._check(total >= 0)
+        torch._check(before + total <= self.flat.shape[0])
+        return Uneven(self.flat.narrow(0, before, total), lengths, self.dim)
 
     def whole(self, values: Sequence[Any]) -> Uneven:
         """All elements of a list that it is in."""

@@ -199,10 +199,19 @@ def _piece(b: Builder, x: Tensor, dim: int, start: Any, end: Any, exported: Any,
     start, end = signed_number(b, start, given[0]), signed_number(b, end, given[1])
     begin, span = slice_bounds(b, x.dims[dim], start, end)
     size = b.floordiv(b.add(span, step - 1), step)
-    if any(isinstance(bound, RuntimeNumber) for bound in (start, end)) and not isinstance(size, int):
+    depends = any(isinstance(bound, RuntimeNumber) for bound in (start, end)) and not isinstance(size, int)
+    if depends and isinstance(found := exported.shape[dim], torch.SymInt) and not found.node.expr.is_number:
         # Export has a new symbol for a data-dependent size.
-        size = _bound_to(b, lambda: scalar.from_extent(size, torch.int64), exported.shape[dim])
-    return b.slice(x, dim, begin, _exported(b, dim, size, exported, [*known, step]), step)
+        size = _bound_to(b, lambda: scalar.from_extent(size, torch.int64), found)
+    length = _exported(b, dim, size, exported, [*known, step])
+    if isinstance(length, int) and not isinstance(size, int) and length > 0 and step == 1:
+        # That there are so many elements follows from a condition of the model: it begins inside of the dim.
+        what = f"{locations.operation()}: the slice has another length than {length}"
+        b.require_equal(size, length, what)
+        if isinstance(start, ir.Value) and from_start(b, start, x.dims[dim], given[0]) is start:
+            begin = start
+        b.require_at_most(b.add(begin, length), x.dims[dim], what)
+    return b.slice(x, dim, begin, length, step)
 
 
 def _bound_to(b: Builder, fn: Callable[[], Elem], size: Any = None) -> Extent:
