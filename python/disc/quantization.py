@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.fx import Graph
+from torch.fx import Graph, Node
 
 from . import tables
 from .errors import ArgumentValueError
@@ -143,10 +143,14 @@ def _name_sources(graph: Graph) -> None:
     of a ResNet is, and does not see functions, so that fewer results are stored in 8 bits.
     """
     for node in graph.nodes:
+        if node.op != "call_function":
+            continue
         packet = getattr(node.target, "overloadpacket", None)
-        source = _SOURCES.get(str(packet).removeprefix("aten.").rstrip("_"))
-        if node.op == "call_function" and source is not None:
-            node.meta["source_fn_stack"] = [(node.name, source)]
+        source = _SOURCES.get(str(packet).removeprefix("aten.").rstrip("_"), node.target)
+        # It takes each sum for one of two tensors.
+        if source is operator.add and (len({x for x in node.args if isinstance(x, Node)}) < 2 or node.kwargs):
+            source = node.target
+        node.meta["source_fn_stack"] = [(node.name, source)]
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.ao.quantization.fx import _decomposed  # noqa: F401  (defines quantized_decomposed)
 from torch.export import Dim
+from torch.nn import functional as F
 
 import disc
 
@@ -405,6 +406,33 @@ def test_layers_used_twice_and_functions_are_quantised_alike():
             assert torch.equal(model(*x), again(*x))
             results.append(model(*x))
     assert all(torch.equal(a, b) for a, b in zip(results[:3], results[3:], strict=True))
+
+
+def test_sums_that_are_not_of_two_tensors_are_quantised():
+    class Sums(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 8, 3, padding=1)
+            self.linear = nn.Linear(8, 8)
+
+        def forward(self, x):
+            y = torch.relu(self.a(x) + 1.0)
+            y = self.b(y + y)
+            y = torch.relu(torch.add(self.b(y), y, alpha=2))
+            y = F.relu6(self.b(F.silu(self.b(y)))) + self.b(y).relu_()
+            z = self.linear(y.mean((2, 3)))
+            return self.linear(torch.tanh(z) + 1) + z
+
+    torch.manual_seed(0)
+    module, shapes = Sums().eval(), ({0: Dim("n"), 2: Dim("h", min=4)},)
+    example = torch.randn(2, 3, 12, 8)
+    quantised = disc.quantize(module, [(example,)], "int8-static", dynamic_shapes=shapes)
+    model = disc.compile(quantised, (example,), dynamic_shapes=shapes)
+    for n, h in ((2, 12), (1, 4), (3, 9)):
+        x = torch.randn(n, 3, h, 8)
+        expected = module(x).abs().max()
+        assert (model(x) - quantised(x)).abs().max() < 0.02 * expected
+        assert (quantised(x) - module(x)).abs().max() < 0.2 * expected
 
 
 @pytest.mark.parametrize(("dtype", "low", "high"), [(torch.uint8, 0, 255), (torch.int8, -128, 127), (torch.int8, 3, 9)])
