@@ -116,3 +116,16 @@ def test_one_by_one():
 
     with pytest.raises(disc.CompileError):
         compiled(function)
+
+
+def test_no_pieces_cannot_be_joined():
+    def function(x: Tensor) -> Tensor:
+        return torch.cat(x.split(4, 1)[1:], 1)
+
+    model = disc.compile(function, (torch.randn(3, 9),), dynamic_shapes=({1: Dim("n", min=1, max=40)},))
+    for n in (9, 5, 12, 40):
+        x = torch.randn(3, n)
+        assert torch.equal(model(x), function(x))
+    for n in (4, 1):
+        with pytest.raises(disc.ShapeError, match="expected a non-empty list"):
+            model(torch.randn(3, n))

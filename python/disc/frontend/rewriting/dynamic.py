@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
+from ...torch_compat.symbols import free_unbacked_symbols
 from . import graph
 from .conditions import equal_sizes, is_bool, is_float, is_int, known_truth, marked, number_tensor, stands_for_bool
 from .parts import Part, has_parts
@@ -485,6 +486,14 @@ def _stacked(tensors: Sequence[Any], dim: int = 0) -> Tensor:
 
 def _joined(tensors: Sequence[Any], dim: int = 0, **named: Any) -> Tensor:
     dim = named.get("axis", dim)
+    if all(isinstance(t, Part) for t in tensors):
+        some = sum(t.count if t.differs else whole_of([t]).rows.shape[0] for t in tensors) >= 1  # type: ignore[attr-defined]
+        # Pieces of what data finds may be one without elements, which is not counted.
+        of_shapes = isinstance(some, torch.SymBool) and not free_unbacked_symbols(some.node.expr)
+        if of_shapes and known_truth(some) is not True:
+            graph.require(
+                number_tensor(some, torch.bool), "ValueError: torch.cat(): expected a non-empty list of Tensors"
+            )
 
     def part(t: Any) -> Tensor:
         if not isinstance(t, Part):
