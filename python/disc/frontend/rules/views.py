@@ -204,7 +204,8 @@ def _piece(b: Builder, x: Tensor, dim: int, start: Any, end: Any, exported: Any,
         # Export has a new symbol for a data-dependent size.
         size = _bound_to(b, lambda: scalar.from_extent(size, torch.int64), found)
     length = _exported(b, dim, size, exported, [*known, step])
-    if isinstance(length, int) and not isinstance(size, int) and length > 0 and step == 1:
+    computed = not all(isinstance(bound, int) for bound in (start, end))
+    if computed and isinstance(length, int) and not isinstance(size, int) and length > 0 and step == 1:
         # That there are so many elements follows from a condition of the model: it begins inside of the dim.
         what = f"{locations.operation()}: the slice has another length than {length}"
         b.require_equal(size, length, what)
