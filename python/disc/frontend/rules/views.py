@@ -11,7 +11,6 @@ import sympy
 import torch
 from torch_mlir import ir
 
-from ...torch_compat.symbols import statically_known_true
 from .. import locations, scalar
 from ..builder import Builder
 from ..registry import NotLowerable, lowers
@@ -248,6 +247,12 @@ def _bound(b: Builder, bound: Extent | RuntimeNumber, extent: Extent, given: Any
     return b.minimum(bound, extent)
 
 
+def _is_known(number: torch.SymInt, condition: Any) -> bool:
+    """Whether a condition on it holds; comparing the number itself would be recorded in what another thread traces."""
+    known = number.node.shape_env._maybe_evaluate_static(condition)
+    return known is not None and bool(known)
+
+
 def from_start(b: Builder, index: Extent, extent: Extent, given: Any) -> Extent:
     """An index into ``extent``, which is ``given`` to torch.export, with negative ones counted from the end.
 
@@ -263,7 +268,7 @@ def from_start(b: Builder, index: Extent, extent: Extent, given: Any) -> Extent:
         return b.add(index, extent)
     if b.bounds(given.node.expr).lower >= 0 or b.never_negative(index):
         return index
-    if given.node.hint >= 0 if given.node.has_hint() else statically_known_true(given >= 0):
+    if given.node.hint >= 0 if given.node.has_hint() else _is_known(given, sympy.Ge(given.node.expr, 0)):
         return index
     is_negative = b.minimum(b.maximum(b.sub(0, index), 0), 1)
     return b.minimum(b.add(index, b.mul(extent, is_negative)), extent)
