@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bench.workloads import ctr_ranker
+from bench.workloads.int8.resnet50 import ResNet
 from bench.workloads.llama_block import rotate
 from bench.workloads.resnet18 import images, spread
 
@@ -148,48 +149,6 @@ def _bert(
         tolerance=tolerance,
         weights=False,
     )
-
-
-class Bottleneck(nn.Module):
-    """Convolutions of 1, 3 and 1 beside a shortcut."""
-
-    def __init__(self, inputs: int, width: int, stride: int):
-        super().__init__()
-        outputs = 4 * width
-        self.conv1, self.norm1 = nn.Conv2d(inputs, width, 1, bias=False), nn.BatchNorm2d(width)
-        self.conv2, self.norm2 = nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width)
-        self.conv3, self.norm3 = nn.Conv2d(width, outputs, 1, bias=False), nn.BatchNorm2d(outputs)
-        self.shortcut: nn.Module = nn.Identity()
-        if stride != 1 or inputs != outputs:
-            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[batch, inputs, height, width] to [batch, outputs, height / stride, width / stride]."""
-        y = F.relu(self.norm1(self.conv1(x)))
-        y = F.relu(self.norm2(self.conv2(y)))
-        return F.relu(self.norm3(self.conv3(y)) + self.shortcut(x))
-
-
-class ResNet(nn.Module):
-    """Logits [batch, classes] of images [batch, 3, height, width]; ResNet-50 by default."""
-
-    def __init__(self, width: int = 64, classes: int = 1000, depths: tuple[int, ...] = (3, 4, 6, 3)):
-        super().__init__()
-        self.stem = nn.Sequential(
-            nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width), nn.ReLU(), nn.MaxPool2d(3, 2, 1)
-        )
-        blocks: list[nn.Module] = []
-        inputs = width
-        for i, depth in enumerate(depths):
-            for j in range(depth):
-                blocks.append(Bottleneck(inputs, width << i, 2 if i > 0 and j == 0 else 1))
-                inputs = 4 * (width << i)
-        self.blocks = nn.Sequential(*blocks)
-        self.head = nn.Linear(inputs, classes)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The logits."""
-        return self.head(F.adaptive_avg_pool2d(self.blocks(self.stem(x)), 1).flatten(1))
 
 
 def _resnet(make: Callable[[], nn.Module], shapes: tuple[Shape, ...]) -> Spec:

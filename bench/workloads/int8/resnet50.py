@@ -31,14 +31,15 @@ class Bottleneck(nn.Module):
 
 
 class ResNet(nn.Module):
-    """Logits [batch, classes] of images [batch, 3, height, width]."""
+    """Logits [batch, classes] of images [batch, 3, height, width]; ResNet-50 by default."""
 
-    def __init__(self, width: int, depths: tuple[int, ...], classes: int):
+    def __init__(self, width: int = 64, classes: int = 1000, depths: tuple[int, ...] = (3, 4, 6, 3)):
         super().__init__()
         self.stem = nn.Sequential(
             nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width), nn.ReLU(), nn.MaxPool2d(3, 2, 1)
         )
-        blocks, inputs = [], width
+        blocks: list[nn.Module] = []
+        inputs = width
         for stage, depth in enumerate(depths):
             for place in range(depth):
                 blocks.append(Bottleneck(inputs, width << stage, 2 if stage and not place else 1))
@@ -55,7 +56,7 @@ FULL = in_int8(
     Workload(
         title="A network with the sizes of ResNet-50",
         dims=DIMS,
-        module=lambda: spread(ResNet(64, (3, 4, 6, 3), 1000)),
+        module=lambda: spread(ResNet()),
         tensors=images,
         axes=({0: "batch", 2: "height", 3: "width"},),
         shapes=SHAPES,
@@ -67,7 +68,7 @@ SMALL = in_int8(
     Workload(
         title=FULL.title.removesuffix(", int8"),
         dims=DIMS,
-        module=lambda: spread(ResNet(8, (1, 2), 10)),
+        module=lambda: spread(ResNet(8, 10, (1, 2))),
         tensors=images,
         axes=FULL.axes,
         shapes=SMALL_SHAPES,

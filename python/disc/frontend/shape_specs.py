@@ -93,10 +93,13 @@ def _by_name(shapes: Mapping[str, Any], arguments: Mapping[str, Any], variadic: 
 
 
 def _in_order(shapes: Sequence[Any], arguments: Mapping[str, Any]) -> list[Any]:
-    last = shapes[-1] if shapes else None
-    if isinstance(last, (list, tuple)) and len(last) > 1 and len(shapes) - 1 + len(last) == len(arguments):
-        # ``*rest`` of a module that torch.export has made: an argument for each part.
-        shapes = [*shapes[:-1], *last]
+    if shapes and arguments and isinstance(list(arguments.values())[-1], torch.Tensor):
+        last: Any = shapes[-1]
+        # One dict in a tuple is no spec of a tensor, for which a tuple lists dims.
+        several = isinstance(last, (list, tuple)) and (len(last) > 1 or any(isinstance(x, Mapping) for x in last))
+        if several and len(shapes) - 1 + len(last) == len(arguments):
+            # ``*rest`` of a module that torch.export has made: an argument for each part.
+            shapes = [*shapes[:-1], *last]
     if len(shapes) != len(arguments):
         raise ArgumentValueError(
             f"dynamic_shapes: expected a spec for each of the {len(arguments)} arguments"

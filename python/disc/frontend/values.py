@@ -42,9 +42,10 @@ class Broadcast:
 
 @dataclass(frozen=True)
 class Coded:
-    """The tensor is (codes - zero) * scale in f32; ``codes`` have at most 16 bits, and ``scale`` is a normal number.
+    """The tensor is (codes - zero) * scale in f32.
 
-    ``low`` and ``high`` are the limits that the operator says its codes have.
+    ``codes`` are integers of at most 16 bits, and ``scale`` is a normal number. ``low`` and ``high`` are the limits that
+    the operator says its codes have.
     """
 
     codes: Tensor

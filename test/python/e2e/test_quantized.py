@@ -448,3 +448,38 @@ def test_special_numbers_have_codes(dtype, low, high, zero):
     model = disc.compile(Quantised(), (special,), dynamic_shapes=({0: Dim("n", min=1)},))
     for x in (special, torch.randn(1000) * 40, special[4:5]):
         assert torch.equal(model(x), Quantised()(x))
+
+
+def test_floats_of_8_bits_are_codes_of_their_own():
+    quantised = torch.ops.quantized_decomposed
+
+    class Floats(nn.Module):
+        def forward(self, x):
+            limits = (0.5, 0, -448, 448, torch.float8_e4m3fn)
+            codes = quantised.quantize_per_tensor(x, *limits)
+            y = quantised.dequantize_per_tensor(codes, *limits)
+            return codes.float(), F.max_pool2d(y, 2), quantised.quantize_per_tensor(y, *limits).float()
+
+    model = disc.compile(Floats(), (torch.randn(2, 3, 6, 6),), dynamic_shapes=({0: Dim("n")},))
+    for n in (1, 2, 5):
+        x = torch.randn(n, 3, 6, 6) * 40
+        x[0, 0, 0, 0], x[0, 1, 2, 2] = float("nan"), float("inf")
+        for actual, expected in zip(model(x), Floats()(x), strict=True):
+            assert torch.equal(actual.nan_to_num(9e9), expected.nan_to_num(9e9))
+
+
+def test_one_more_argument_of_a_quantised_module():
+    class One(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(8, 8)
+
+        def forward(self, x, *rest):
+            return self.linear(x) + sum(rest)
+
+    example, shapes = (torch.randn(3, 8), torch.randn(3, 8)), ({0: Dim("n")}, ({0: Dim("n")},))
+    quantised = disc.quantize(One(), [example], "int8-static", dynamic_shapes=shapes)
+    model = disc.compile(quantised, example, dynamic_shapes=shapes)
+    for n in (1, 3, 6):
+        x = torch.randn(n, 8), torch.randn(n, 8)
+        torch.testing.assert_close(model(*x), quantised(*x), rtol=1e-4, atol=0.02)

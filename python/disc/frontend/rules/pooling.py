@@ -247,8 +247,9 @@ def _meets_input(args: Sequence[Any]) -> bool:
 
 @lowers("torch.aten.max_pool1d", "torch.aten.max_pool2d", "torch.aten.max_pool3d")
 def max_pool(b: Builder, x: Tensor, *args: Any) -> Tensor:
-    """The largest element of each window; of codes with one scale, the one of the largest code."""
+    """The largest element of each window."""
     require_channels(b, x, _spatial(b))
+    # The largest number is that of the largest code.
     if x.coded and _meets_input(args):
         return decode(b, max_pool(b, x.coded.codes, *args), x.coded)
     pool = Pool(b, x, _max_windows(b, args, _spatial(b)), _spatial(b))

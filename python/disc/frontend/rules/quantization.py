@@ -44,9 +44,12 @@ def _code(value: Elem, low: Any, high: Any) -> Elem:
     return scalar.minimum(scalar.maximum(value, low), high)
 
 
-def _between(fn: Callable[..., Elem], low: Any, high: Any) -> tuple[Callable[..., Elem], list[Any]]:
-    """``fn`` rounded to codes, and the limits that are operands of its body: those that are no numbers."""
-    if all(isinstance(limit, int) for limit in (low, high)):
+def _between(b: Builder, fn: Callable[..., Elem], low: Any, high: Any) -> tuple[Callable[..., Elem], list[Any]]:
+    """``fn`` rounded to codes, and the limits that are operands of its body: those that are no numbers.
+
+    Codes that are floats of 8 bits are clamped as floats: NaN is one of them.
+    """
+    if all(isinstance(limit, int) for limit in (low, high)) and not dtypes.is_float(b.out.dtype):
         return lambda *elements: _code(fn(*elements), low, high), []
     return lambda *elements: _code(fn(*elements[:-2]), *elements[-2:]), [number(low), number(high)]
 
@@ -61,7 +64,7 @@ def _quantized(b: Builder, x: Tensor, scale: Any, zero: Any, low: Any, high: Any
         value = scalar.unary("roundeven", x.to(_F32) * inverse)
         return value if isinstance(zero, int) and zero == 0 else value + z.to(_F32)
 
-    code, limits = _between(fn, low, high)
+    code, limits = _between(b, fn, low, high)
     return b.map(b.out.dtype, [x, scale, zero, *limits], code, number_dtype=_F64, dims=x.dims)
 
 
@@ -91,7 +94,7 @@ def quantize_per_token(b: Builder, x: Tensor, scales: Tensor, zeros: Tensor, low
     def fn(x: Elem, s: Elem, z: Elem) -> Elem:
         return scalar.unary("roundeven", x.to(_F32) * (1.0 / s.to(_F32)) + z.to(_F32))
 
-    code, limits = _between(fn, low, high)
+    code, limits = _between(b, fn, low, high)
     return b.map(b.out.dtype, [x, scales, zeros, *limits], code, number_dtype=_F64, dims=x.dims)
 
 
@@ -133,8 +136,9 @@ def dequantize_per_tensor(
 ) -> Tensor:
     """(x - zero) * scale."""
     result = _dequantized(b, x, _one(b, scale), _one(b, zero), low, high)
-    known = isinstance(scale, float) and all(type(value) is int for value in (zero, low, high))
-    if known and _LEAST < scale < 1 / _LEAST and result.dtype == _F32 and dtypes.bits(x.dtype) <= 16:
+    whole = not dtypes.is_float(x.dtype) and dtypes.bits(x.dtype) <= 16
+    known = whole and isinstance(scale, float) and all(type(value) is int for value in (zero, low, high))
+    if known and _LEAST < scale < 1 / _LEAST and result.dtype == _F32:
         return result.with_facts(coded=Coded(x, scale, zero, low, high))
     return result
 
@@ -220,7 +224,7 @@ def quantize_per_group(
     def fn(x: Elem, s: Elem, z: Elem) -> Elem:
         return scalar.unary("roundeven", x.to(_F32) * (1.0 / s.to(_F32)) + z.to(_F32))
 
-    code, limits = _between(fn, low, high)
+    code, limits = _between(b, fn, low, high)
     inputs = [b.reshape(x, dims), scale, zero, *limits]
     return b.reshape(b.map(b.out.dtype, inputs, code, number_dtype=_F64, dims=dims), x.dims)
 
