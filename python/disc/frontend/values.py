@@ -44,8 +44,8 @@ class Broadcast:
 class Coded:
     """The tensor is (codes - zero) * scale in f32.
 
-    ``codes`` are integers of at most 16 bits, and ``scale`` is a normal number. ``low`` and ``high`` are the limits that
-    the operator says its codes have.
+    ``codes`` are integers of at most 16 bits, and ``scale`` is a normal number. ``low`` and ``high`` are the limits
+    that the operator says its codes have.
     """
 
     codes: Tensor
