@@ -64,6 +64,8 @@ def Plan_KernelKind : I32EnumAttr<"KernelKind", "what shape of loop nest a kerne
 }
 def Plan_KernelKindAttr : EnumAttr<Plan_Dialect, Plan_KernelKind, "kind">;
 
+include "dialects/Plan/Schedules.td"
+
 def Plan_LayoutAttr : AttrDef<Plan_Dialect, "Layout"> {
   let mnemonic = "layout";
   let summary = "where the elements of a tensor lie in its buffer";
@@ -98,16 +100,21 @@ def Plan_RefusalAttr : AttrDef<Plan_Dialect, "Refusal"> {
 
 def Plan_Claims : TypedArrayAttrBase<Plan_ClaimAttr, "claims">;
 def Plan_Refusals : TypedArrayAttrBase<Plan_RefusalAttr, "refusals">;
-def Plan_Exprs : TypedArrayAttrBase<
-    Attr<CPred<"::llvm::isa<::mlir::disc::ExprAttr>($_self)">, "an expression">, "expressions">;
+def Plan_Expr : Attr<CPred<"::llvm::isa<::mlir::disc::ExprAttr>($_self)">, "an expression"> {
+  let storageType = "::mlir::disc::ExprAttr";
+  let returnType = "::mlir::disc::ExprAttr";
+  let convertFromStorage = "$_self";
+}
+def Plan_Exprs : TypedArrayAttrBase<Plan_Expr, "expressions">;
 
 // What `kernel` and `kernel_func` have in common: the schedule stage writes these, the target's codegen reads them.
 defvar KernelDecisions = (ins
     OptionalAttr<StrAttr>:$reason,
-    OptionalAttr<DictionaryAttr>:$schedule,
-    OptionalAttr<AnyAttr>:$tasks,
-    OptionalAttr<AnyAttr>:$scratch,
-    OptionalAttr<AnyAttr>:$cost);
+    OptionalAttr<Plan_ScheduleAttr>:$schedule,
+    OptionalAttr<Plan_Variants>:$variants,
+    OptionalAttr<Plan_Expr>:$tasks,
+    OptionalAttr<Plan_Expr>:$scratch,
+    OptionalAttr<Plan_Expr>:$cost);
 
 def Plan_KernelOp : Plan_Op<"kernel", [
     IsolatedFromAbove, Pure, SingleBlock,
@@ -116,6 +123,7 @@ def Plan_KernelOp : Plan_Op<"kernel", [
   let description = [{
     The region describes *what* is computed, on tensors; `schedule`, `tasks` (number of independent pieces), `scratch`
     (bytes per worker) and `cost` (estimated nanoseconds per task) say *how*. The last three are `disc_shape.expr`.
+    `variants` are other schedules, for some shapes, best first.
 
     ```mlir
     %y = disc_plan.kernel row ins(%x : tensor<?x384xf32>) -> tensor<?xf32> attributes {reason = "..."} {
@@ -128,9 +136,9 @@ def Plan_KernelOp : Plan_Op<"kernel", [
     (P1) the region's arguments have the types of the inputs.
     (P2) the yielded values have the types of the results.
     (P3) the region holds only operations that kernels are made of.
-    (P8) each number of the schedule belongs to kernels of this kind and is within its bounds; none that they need is
-    missing.
-    (P9) `tasks`, `scratch` and `cost` are expressions.
+    (P8) the schedule and its variants are for kernels of this kind, for the host or for devices alike, and their numbers
+    are within their bounds.
+    (P9) `tasks`, `scratch` and `cost` are defined.
   }];
   let arguments = !con((ins Variadic<AnyRankedTensor>:$inputs, Plan_KernelKindAttr:$kind,
                             OptionalAttr<StrAttr>:$name), KernelDecisions);
@@ -139,6 +147,14 @@ def Plan_KernelOp : Plan_Op<"kernel", [
   let assemblyFormat = [{
     $kind `ins` `(` ($inputs^ `:` type($inputs))? `)` `->` type($outputs) attr-dict-with-keyword $body
   }];
+  let builders = [
+    /// A kernel without a schedule, and without a body.
+    OpBuilder<(ins "::mlir::TypeRange":$outputs, "::mlir::ValueRange":$inputs, "::mlir::disc::KernelKind":$kind,
+                   "::mlir::StringAttr":$name, "::mlir::StringAttr":$reason), [{
+      build($_builder, $_state, outputs, inputs, kind, name, reason, /*schedule=*/{}, /*variants=*/{}, /*tasks=*/{},
+            /*scratch=*/{}, /*cost=*/{});
+    }]>
+  ];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     /// The yield that ends the body.

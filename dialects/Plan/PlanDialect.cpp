@@ -55,8 +55,8 @@ static LogicalResult verifyBody(Operation *kernel, Region &body, StringRef label
 template <typename Kernel> static LogicalResult verifyDecisions(Kernel kernel) {
   if (failed(verifyLaunch(kernel, kernel.getTasksAttr(), kernel.getScratchAttr(), kernel.getCostAttr())))
     return failure();
-  DictionaryAttr schedule = kernel.getScheduleAttr();
-  return schedule ? verifySchedule(kernel, kernel.getKind(), kernel.getBody().front(), schedule) : success();
+  return verifySchedule(kernel, kernel.getKind(), kernel.getBody().front(), kernel.getScheduleAttr(),
+                        kernel.getVariantsAttr());
 }
 
 /// (P18)

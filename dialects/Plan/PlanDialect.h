@@ -17,6 +17,8 @@
 #include "dialects/Plan/PlanDialect.h.inc"
 #include "dialects/Plan/PlanEnums.h.inc"
 
+#include "dialects/Plan/ScheduleInterface.h.inc"
+
 #define GET_ATTRDEF_CLASSES
 #include "dialects/Plan/PlanAttrs.h.inc"
 

@@ -1,7 +1,7 @@
 //===- Schedule.cpp - the numbers of a kernel's schedule ------------------===//
 //
-// One table per kind of kernel, for CPUs and for devices, of the fields that lib/Transforms/Schedule writes. Bounds are
-// far beyond what the schedules choose: they keep generated code and its buffers of a size that can be compiled.
+// Bounds are far beyond what lib/Transforms/Schedule chooses: they keep generated code and its buffers of a size that
+// can be compiled.
 //
 // Test: test/lit/Plan/invalid.mlir
 //
@@ -16,111 +16,66 @@
 using namespace mlir;
 using namespace mlir::disc;
 
+#include "dialects/Plan/ScheduleInterface.cpp.inc"
+
 namespace {
 constexpr int64_t kMany = int64_t(1) << 40;
 
-struct Field {
-  enum class Type { Number, Numbers, Dims, Expr, Flag, Schedules };
+using EmitError = function_ref<InFlightDiagnostic()>;
 
-  StringLiteral name;
-  Type type = Type::Number;
-  bool required = false;
-  /// Of a number, of each element of a list, and of an expression that is constant.
-  int64_t min = 1, max = 64;
-};
+/// What a schedule requires of its numbers; reports the first that does not hold.
+class Checks {
+public:
+  explicit Checks(EmitError emitError) : emitError(emitError) {}
 
-constexpr Field::Type kExpr = Field::Type::Expr;
-
-constexpr Field kLoop[] = {{"chunk", {}, false, 1, kMany}, {"unroll"}};
-constexpr Field kRow[] = {{"accumulators"}, {"short_rows", {}, false, 0, 4096}};
-constexpr Field kColumn[] = {{"blocks"}};
-constexpr Field kContraction[] = {{"rows", {}, true},
-                                  {"columns", Field::Type::Numbers, true, 1, 1024},
-                                  {"k_block", {}, false, 1, kMany},
-                                  {"row_tiles", kExpr, true, 1, kMany},
-                                  {"lhs_scratch", kExpr, true, 0, kMany},
-                                  {"lhs_panel", {}, false, 1, 64},
-                                  {"rhs_scratch", kExpr, true, 0, kMany}};
-constexpr Field kAttention[] = {{"rows", {}, true},
-                                {"keys", {}, true, 1, kMany},
-                                {"query_scratch", kExpr, true, 0, kMany},
-                                {"score_scratch", kExpr, true, 0, kMany},
-                                {"out_scratch", kExpr, true, 0, kMany},
-                                {"few_queries", {}, false, 0, kMany}};
-/// Beside the others, where `few_queries` is.
-constexpr Field kFewQueries[] = {{"shared_dims", Field::Type::Dims, true, 0}, {"row_keys", {}, true, 1, kMany},
-                                 {"large_bytes", {}, false, 0, kMany},        {"row_queries", kExpr, true, 0, kMany},
-                                 {"row_scores", kExpr, true, 0, kMany},       {"row_results", kExpr, true, 0, kMany},
-                                 {"row_stats", kExpr, true, 0, kMany}};
-constexpr Field kConvolution[] = {{"rows", {}, true},
-                                  {"columns", {}, true, 1, 1024},
-                                  {"chunk_rows", kExpr, true, 1, kMany},
-                                  {"chunk_tiles", kExpr, true, 1, kMany},
-                                  {"input_scratch", kExpr, true, 0, kMany},
-                                  {"merges_lines", Field::Type::Flag}};
-constexpr Field kWinograd[] = {{"rows", {}, true},
-                               {"columns", {}, true, 1, 1024},
-                               {"chunk_tiles", kExpr, true, 1, kMany},
-                               {"panel_groups", kExpr, true, 1, kMany},
-                               {"plane", kExpr, true, 0, kMany},
-                               {"sums_scratch", {}, true, 0, kMany}};
-
-constexpr Field kThreads = {"threads", {}, true, 1, 1024};
-constexpr Field kVector = {"vector", {}, true, 1, 16};
-constexpr Field kPart = {"part", {}, false, 1, kMany};
-constexpr Field kBlocksOfThreads[] = {kThreads};
-constexpr Field kSchedules = {kVariants, Field::Type::Schedules};
-constexpr Field kPoints = {"points", {}, false, 1, 16};
-constexpr Field kDeviceLoop[] = {kThreads, kVector, kPoints, kSchedules};
-constexpr Field kDeviceSum[] = {kThreads, {"line_threads", {}, true, 1, 1024}};
-constexpr Field kDeviceRow[] = {kThreads, kVector, {"group", {}, false, 1, 1024}, kPoints, kPart, kSchedules};
-constexpr Field kDeviceColumn[] = {
-    kThreads, {"columns", {}, true, 1, 1024}, {"vector", {}, false, 1, 16}, kPart, kSchedules};
-constexpr Field kDeviceProduct[] = {kThreads,
-                                    {"tile_rows", {}, true, 1, 256},
-                                    {"tile_columns", {}, true, 1, 256},
-                                    {"tile_depth", {}, true},
-                                    {"thread_rows", {}, true, 1, 16},
-                                    {"thread_columns", {}, true, 1, 16},
-                                    {kLibraryWhen, kExpr, false, -kMany, kMany}};
-constexpr Field kDeviceMatrix[] = {kThreads,
-                                   {"tile_rows", {}, true, 16, 256},
-                                   {"tile_columns", {}, true, 8, 256},
-                                   {"warp_rows", {}, true, 16, 256},
-                                   {"warp_columns", {}, true, 8, 256},
-                                   {"stages", {}, true, 2, 8},
-                                   {"slices", {}, true, 1, 32},
-                                   kSchedules,
-                                   {kLibraryWhen, kExpr, false, -kMany, kMany}};
-/// Beside the others, in a variant of these.
-constexpr Field kVariant[] = {{kVariantWhen, kExpr, true, -kMany, kMany}, {kVariantTasks, kExpr, true, 0, kMany}};
-constexpr Field kKeyParts = {kParts, kExpr, false, 1, 1024}, kShared = {"shared", {}, false, 1, 16};
-constexpr Field kDeviceAttention[] = {kThreads,  {"queries", {}, true}, {"keys", {}, true, 1, 1024}, kKeyParts, kShared,
-                                      kSchedules};
-constexpr Field kMatrixAttention[] = {
-    kThreads,  {"queries", {}, true}, {"keys", {}, true, 16, 1024}, {"warp_rows", {}, true, 16, 16}, kKeyParts, kShared,
-    kSchedules};
-
-struct Verifier {
-  Operation *kernel;
-  DictionaryAttr schedule;
-
-  InFlightDiagnostic error() { return kernel->emitOpError("schedule: "); }
-  LogicalResult bounds(const Field &field, int64_t value) {
-    if (value >= field.min && value <= field.max)
-      return success();
-    return error() << "'" << field.name << "' must be from " << field.min << " to " << field.max << ", not " << value
-                   << " (P8)";
+  Checks &within(StringRef name, int64_t value, int64_t min, int64_t max) {
+    if (isValid && (value < min || value > max))
+      error() << "'" << name << "' must be from " << min << " to " << max << ", not " << value << " (P8)";
+    return *this;
   }
-  LogicalResult check(const Field &field);
-  LogicalResult check(ArrayRef<Field> fields, ArrayRef<Field> more = {});
-  int64_t number(StringRef name) { return schedule.getAs<IntegerAttr>(name).getInt(); }
+  /// Of 0, which says that there is no such number, nothing is required.
+  Checks &mayBeWithin(StringRef name, int64_t value, int64_t min, int64_t max) {
+    return value ? within(name, value, min, max) : *this;
+  }
+  /// An expression is defined, and within the bounds if it is constant.
+  Checks &within(StringRef name, ExprAttr expr, int64_t min, int64_t max) {
+    if (isValid && !expr.getValue().isDefined())
+      error() << "'" << name << "' must be an expression (P8)";
+    return isValid && expr.getValue().isConstant() ? within(name, expr.getValue().constant(), min, max) : *this;
+  }
+  Checks &mayBeWithin(StringRef name, ExprAttr expr, int64_t min, int64_t max) {
+    return expr ? within(name, expr, min, max) : *this;
+  }
+  Checks &within(StringRef name, DenseI64ArrayAttr numbers, int64_t min, int64_t max) {
+    for (int64_t each : numbers.asArrayRef())
+      within(name, each, min, max);
+    return *this;
+  }
+  Checks &offsets(ArrayRef<std::pair<StringRef, ExprAttr>> exprs) {
+    for (auto [name, expr] : exprs)
+      within(name, expr, 0, kMany);
+    return *this;
+  }
   /// `name` is a multiple of `divisor`.
-  LogicalResult divides(StringRef name, int64_t divisor, StringRef what) {
-    if (number(name) % divisor == 0)
-      return success();
-    return error() << "'" << name << "' is not a multiple of " << what << " (P8)";
+  Checks &divides(StringRef name, int64_t value, int64_t divisor, StringRef what) {
+    if (isValid && value % divisor)
+      error() << "'" << name << "' is not a multiple of " << what << " (P8)";
+    return *this;
   }
+  Checks &holds(bool condition, const Twine &otherwise) {
+    if (isValid && !condition)
+      error() << otherwise << " (P8)";
+    return *this;
+  }
+  operator LogicalResult() const { return success(isValid); }
+
+private:
+  InFlightDiagnostic error() {
+    isValid = false;
+    return emitError() << "schedule: ";
+  }
+  EmitError emitError;
+  bool isValid = true;
 };
 
 /// An integer as an attribute that `getInt` accepts.
@@ -130,202 +85,252 @@ bool isNumber(Attribute attr) {
 }
 } // namespace
 
-LogicalResult Verifier::check(const Field &field) {
-  Attribute attr = schedule.get(field.name);
-  if (!attr)
-    return field.required ? LogicalResult(error() << "'" << field.name << "' is missing (P8)") : success();
-  auto wrongType = [&](StringRef wanted) {
-    return error() << "'" << field.name << "' must be " << wanted << ", not " << attr << " (P8)";
-  };
-  switch (field.type) {
-  case Field::Type::Number:
-    return isNumber(attr) ? bounds(field, cast<IntegerAttr>(attr).getInt()) : wrongType("a 64-bit integer");
-  case Field::Type::Numbers: {
-    auto list = dyn_cast<ArrayAttr>(attr);
-    if (!list || list.empty() || !llvm::all_of(list, isNumber))
-      return wrongType("a list of 64-bit integers");
-    return success(llvm::all_of(list.getAsRange<IntegerAttr>(),
-                                [&](IntegerAttr each) { return succeeded(bounds(field, each.getInt())); }));
-  }
-  case Field::Type::Dims: {
-    auto list = dyn_cast<DenseI64ArrayAttr>(attr);
-    if (!list)
-      return wrongType("an array of 64-bit integers");
-    return success(llvm::all_of(list.asArrayRef(), [&](int64_t each) { return succeeded(bounds(field, each)); }));
-  }
-  case Field::Type::Expr: {
-    auto expr = dyn_cast<ExprAttr>(attr);
-    if (!expr || !expr.getValue().isDefined())
-      return wrongType("an expression");
-    return expr.getValue().isConstant() ? bounds(field, expr.getValue().constant()) : success();
-  }
-  case Field::Type::Schedules: {
-    // verifySchedule() checks each of them.
-    auto list = dyn_cast<ArrayAttr>(attr);
-    return list && llvm::all_of(list, llvm::IsaPred<DictionaryAttr>) ? success() : wrongType("a list of schedules");
-  }
-  case Field::Type::Flag:
-    return isa<BoolAttr>(attr) ? success() : LogicalResult(wrongType("true or false"));
-  }
-  llvm_unreachable("unknown type of field");
+LogicalResult LoopScheduleAttr::verify(EmitError emitError, int64_t chunk, int64_t unroll) {
+  return Checks(emitError).within("chunk", chunk, 1, kMany).within("unroll", unroll, 1, 64);
 }
 
-LogicalResult Verifier::check(ArrayRef<Field> fields, ArrayRef<Field> more) {
-  auto all = llvm::concat<const Field>(fields, more);
-  for (NamedAttribute attr : schedule)
-    if (llvm::none_of(all, [&](const Field &field) { return field.name == attr.getName().strref(); }))
-      return error() << "no kernel of this kind has a '" << attr.getName().strref() << "' (P8)";
-  return success(llvm::all_of(all, [&](const Field &field) { return succeeded(check(field)); }));
+LogicalResult RowScheduleAttr::verify(EmitError emitError, int64_t accumulators, int64_t shortRows) {
+  return Checks(emitError).within("accumulators", accumulators, 1, 64).within("short_rows", shortRows, 0, 4096);
 }
 
-bool disc::isDeviceSchedule(DictionaryAttr schedule) { return schedule && schedule.contains("threads"); }
-bool disc::isMatrixSchedule(DictionaryAttr schedule) { return schedule && schedule.contains("warp_rows"); }
+LogicalResult ColumnScheduleAttr::verify(EmitError emitError, int64_t blocks) {
+  return Checks(emitError).within("blocks", blocks, 1, 64);
+}
+
+LogicalResult ProductScheduleAttr::verify(EmitError emitError, int64_t rows, DenseI64ArrayAttr columns, int64_t kBlock,
+                                          ExprAttr rowTiles, ExprAttr lhsScratch, ExprAttr rhsScratch,
+                                          int64_t lhsPanel) {
+  return Checks(emitError)
+      .within("rows", rows, 1, 64)
+      .holds(!columns.empty(), "'columns' must have a number for each part")
+      .within("columns", columns, 1, 1024)
+      .within("k_block", kBlock, 1, kMany)
+      .within("row_tiles", rowTiles, 1, kMany)
+      .offsets({{"lhs_scratch", lhsScratch}, {"rhs_scratch", rhsScratch}})
+      .mayBeWithin("lhs_panel", lhsPanel, 1, 64);
+}
+
+LogicalResult FewQueriesAttr::verify(EmitError emitError, int64_t queries, DenseI64ArrayAttr sharedDims, int64_t keys,
+                                     int64_t large, ExprAttr queryScratch, ExprAttr scoreScratch,
+                                     ExprAttr resultScratch, ExprAttr statScratch) {
+  return Checks(emitError)
+      .within("queries", queries, 1, kMany)
+      .within("shared_dims", sharedDims, 0, 64)
+      .within("keys", keys, 1, kMany)
+      .within("large", large, 0, kMany)
+      .offsets({{"query_scratch", queryScratch},
+                {"score_scratch", scoreScratch},
+                {"result_scratch", resultScratch},
+                {"stat_scratch", statScratch}});
+}
+
+LogicalResult AttentionScheduleAttr::verify(EmitError emitError, int64_t rows, int64_t keys, ExprAttr queryScratch,
+                                            ExprAttr scoreScratch, ExprAttr outScratch, FewQueriesAttr few) {
+  return Checks(emitError)
+      .within("rows", rows, 1, 64)
+      .within("keys", keys, 1, kMany)
+      .offsets({{"query_scratch", queryScratch}, {"score_scratch", scoreScratch}, {"out_scratch", outScratch}});
+}
+
+LogicalResult ConvolutionScheduleAttr::verify(EmitError emitError, int64_t rows, int64_t columns, ExprAttr chunkRows,
+                                              ExprAttr chunkTiles, ExprAttr inputScratch, bool mergesLines) {
+  return Checks(emitError)
+      .within("rows", rows, 1, 64)
+      .within("columns", columns, 1, 1024)
+      .within("chunk_rows", chunkRows, 1, kMany)
+      .within("chunk_tiles", chunkTiles, 1, kMany)
+      .offsets({{"input_scratch", inputScratch}});
+}
+
+LogicalResult WinogradScheduleAttr::verify(EmitError emitError, int64_t rows, int64_t columns, ExprAttr chunkTiles,
+                                           ExprAttr panelGroups, ExprAttr plane, int64_t sumsScratch) {
+  return Checks(emitError)
+      .within("rows", rows, 1, 64)
+      .within("columns", columns, 1, 1024)
+      .within("chunk_tiles", chunkTiles, 1, kMany)
+      .within("panel_groups", panelGroups, 1, kMany)
+      .offsets({{"plane", plane}})
+      .within("sums_scratch", sumsScratch, 0, kMany);
+}
+
+/// By Winograd's sums or not, as the schedule.
+static LogicalResult verifyWinograd(Operation *kernel, Block &body, bool wanted) {
+  if (body.getOps<WinogradOp>().empty() != wanted)
+    return success();
+  return kernel->emitOpError() << "schedule: for convolutions " << (wanted ? "by" : "that are not by")
+                               << " Winograd's sums (P8)";
+}
+
+LogicalResult ConvolutionScheduleAttr::verifyKernel(Operation *kernel, Block &body) const {
+  return verifyWinograd(kernel, body, false);
+}
+
+LogicalResult WinogradScheduleAttr::verifyKernel(Operation *kernel, Block &body) const {
+  return verifyWinograd(kernel, body, true);
+}
+
+static constexpr int64_t kMostThreads = 1024;
+
+LogicalResult DevicePieceScheduleAttr::verify(EmitError emitError, int64_t threads) {
+  return Checks(emitError).within("threads", threads, 1, kMostThreads);
+}
+
+LogicalResult DeviceLoopScheduleAttr::verify(EmitError emitError, int64_t threads, int64_t vector, int64_t points) {
+  return Checks(emitError)
+      .within("threads", threads, 1, kMostThreads)
+      .within("vector", vector, 1, 16)
+      .mayBeWithin("points", points, 1, 16);
+}
+
+LogicalResult DeviceSumScheduleAttr::verify(EmitError emitError, int64_t threads, int64_t lineThreads) {
+  return Checks(emitError).within("threads", threads, 1, kMostThreads).within("line_threads", lineThreads, 1, 1024);
+}
+
+LogicalResult DeviceSumScheduleAttr::verifyKernel(Operation *kernel, Block &body) const {
+  if (body.getOps<RunningSumOp>().empty())
+    return kernel->emitOpError("schedule: for kernels with a running sum (P8)");
+  return success();
+}
+
+LogicalResult DeviceRowScheduleAttr::verify(EmitError emitError, int64_t threads, int64_t group, int64_t vector,
+                                            int64_t points, int64_t part) {
+  Checks checks(emitError);
+  checks.within("threads", threads, 1, kMostThreads)
+      .mayBeWithin("group", group, 1, kMostThreads)
+      .within("vector", vector, 1, 16)
+      .mayBeWithin("points", points, 1, 16)
+      .mayBeWithin("part", part, 1, kMany);
+  if (!group)
+    return checks.holds(points, "'group' or 'points' is missing").divides("threads", threads, 32, "32");
+  // A part of a warp, or whole ones.
+  return checks.divides("threads", threads, group, "'group'")
+      .holds(group % 32 == 0 || llvm::isPowerOf2_64(uint64_t(group)),
+             "'group' is neither a power of two nor a multiple of 32");
+}
+
+LogicalResult DeviceColumnScheduleAttr::verify(EmitError emitError, int64_t threads, int64_t columns, int64_t vector,
+                                               int64_t part) {
+  Checks checks(emitError);
+  checks.within("threads", threads, 1, kMostThreads)
+      .within("columns", columns, 1, kMostThreads)
+      .mayBeWithin("vector", vector, 1, 16)
+      .mayBeWithin("part", part, 1, kMany);
+  if (failed(checks) || !vector)
+    return checks.divides("threads", threads, std::max<int64_t>(columns, 1), "'columns'");
+  return checks.divides("columns", columns, vector, "'vector'")
+      .divides("threads", threads, std::max<int64_t>(columns / vector, 1), "'columns' / 'vector'");
+}
+
+LogicalResult DeviceProductScheduleAttr::verify(EmitError emitError, int64_t threads, int64_t tileRows,
+                                                int64_t tileColumns, int64_t tileDepth, int64_t threadRows,
+                                                int64_t threadColumns, ExprAttr library) {
+  Checks checks(emitError);
+  checks.within("threads", threads, 1, kMostThreads)
+      .within("tile_rows", tileRows, 1, 256)
+      .within("tile_columns", tileColumns, 1, 256)
+      .within("tile_depth", tileDepth, 1, 64)
+      .within("thread_rows", threadRows, 1, 16)
+      .within("thread_columns", threadColumns, 1, 16)
+      .mayBeWithin("library", library, -kMany, kMany);
+  if (failed(checks))
+    return failure();
+  int64_t wanted = tileRows / threadRows * (tileColumns / threadColumns);
+  return checks.divides("tile_rows", tileRows, threadRows, "'thread_rows'")
+      .divides("tile_columns", tileColumns, threadColumns, "'thread_columns'")
+      .holds(threads == wanted, "the tile takes " + Twine(wanted) + " 'threads'");
+}
+
+/// Warps of 32 threads divide the tile, or the steps along the sum if there are several slices.
+LogicalResult DeviceMatrixScheduleAttr::verify(EmitError emitError, int64_t threads, int64_t tileRows,
+                                               int64_t tileColumns, int64_t warpRows, int64_t warpColumns,
+                                               int64_t stages, int64_t slices, ExprAttr library) {
+  Checks checks(emitError);
+  checks.within("threads", threads, 1, kMostThreads)
+      .within("tile_rows", tileRows, 16, 256)
+      .within("tile_columns", tileColumns, 8, 256)
+      .within("warp_rows", warpRows, 16, 256)
+      .within("warp_columns", warpColumns, 8, 256)
+      .within("stages", stages, 2, 8)
+      .within("slices", slices, 1, 32)
+      .mayBeWithin("library", library, -kMany, kMany);
+  if (failed(checks))
+    return failure();
+  int64_t tiles = tileRows / warpRows * (tileColumns / warpColumns);
+  // Each warp has a queue of so many lines of columns.
+  constexpr int64_t kLineBytes = 64, kMostShared = 48 << 10;
+  bool fits = slices == 1 || stages <= 2 || stages * slices * tileColumns * kLineBytes <= kMostShared;
+  return checks.divides("tile_rows", tileRows, warpRows, "'warp_rows'")
+      .divides("tile_columns", tileColumns, warpColumns, "'warp_columns'")
+      .divides("warp_rows", warpRows, 16, "16")
+      .divides("warp_columns", warpColumns, 8, "8")
+      .holds(slices == 1 || tiles == 1, "warps that share a tile do not divide it")
+      .holds(fits, "the warps' columns take more than " + Twine(kMostShared) + " bytes")
+      .holds(threads == 32 * tiles * slices, "the tile takes " + Twine(32 * tiles * slices) + " 'threads'");
+}
+
+LogicalResult DeviceAttentionScheduleAttr::verify(EmitError emitError, int64_t threads, int64_t queries, int64_t keys,
+                                                  int64_t warpRows, ExprAttr parts, int64_t shared) {
+  Checks checks(emitError);
+  checks.within("threads", threads, 1, kMostThreads)
+      .within("queries", queries, 1, 64)
+      .within("keys", keys, 1, 1024)
+      .mayBeWithin("warp_rows", warpRows, 16, 16)
+      .mayBeWithin("parts", parts, 1, 1024)
+      .mayBeWithin("shared", shared, 1, 16);
+  if (failed(checks))
+    return failure();
+  if (warpRows)
+    return checks.divides("keys", keys, 16, "16").holds(threads == 2 * queries, "a warp has 16 'queries'");
+  // 32 threads share a query.
+  return checks.divides("threads", threads, 32, "32")
+      .divides("queries", queries, std::max<int64_t>(threads / 32, 1), "'threads' / 32");
+}
+
+LogicalResult DeviceAttentionScheduleAttr::verifyKernel(Operation *kernel, Block &body) const {
+  for (AttentionOp op : body.getOps<AttentionOp>()) {
+    int64_t heads = cast<RankedTensorType>(op.getQuery().getType()).getRank() - 2;
+    if (getShared() > heads)
+      return kernel->emitOpError("schedule: 'shared' is more than the ") << heads << " dimensions of heads (P8)";
+  }
+  auto yield = cast<YieldOp>(body.getTerminator());
+  if (getParts() && llvm::none_of(yield.getValues(), [](Value y) { return isMemory(y); }))
+    return kernel->emitOpError("schedule: 'parts' needs a result that is memory for them (P8)");
+  return success();
+}
 
 bool disc::isMemory(Value yielded) { return bool(yielded.getDefiningOp<tensor::EmptyOp>()); }
 
-/// Warps of 32 threads divide the tile, or the steps along the sum if there are several slices.
-static LogicalResult verifyMatrix(Operation *kernel, DictionaryAttr schedule, ArrayRef<Field> more) {
-  Verifier v{kernel, schedule};
-  if (failed(v.check(kDeviceMatrix, more)) || failed(v.divides("tile_rows", v.number("warp_rows"), "'warp_rows'")) ||
-      failed(v.divides("tile_columns", v.number("warp_columns"), "'warp_columns'")) ||
-      failed(v.divides("warp_rows", 16, "16")) || failed(v.divides("warp_columns", 8, "8")))
+LogicalResult disc::verifySchedule(Operation *kernel, KernelKind kind, Block &body, ScheduleAttrInterface schedule,
+                                   ArrayAttr variants) {
+  auto verifyOne = [&](ScheduleAttrInterface own) -> LogicalResult {
+    if (!own.serves(kind))
+      return kernel->emitOpError() << "schedule: " << own << " is not for kernels of kind '"
+                                   << stringifyKernelKind(kind) << "' (P8)";
+    return own.verifyKernel(kernel, body);
+  };
+  if (schedule && failed(verifyOne(schedule)))
     return failure();
-  int64_t tiles = v.number("tile_rows") / v.number("warp_rows") * (v.number("tile_columns") / v.number("warp_columns"));
-  if (v.number("slices") > 1 && tiles > 1)
-    return v.error() << "warps that share a tile do not divide it (P8)";
-  // Each warp has a queue of so many lines of columns.
-  constexpr int64_t kLineBytes = 64, kMostShared = 48 << 10;
-  if (v.number("slices") > 1 && v.number("stages") > 2 &&
-      v.number("stages") * v.number("slices") * v.number("tile_columns") * kLineBytes > kMostShared)
-    return v.error() << "the warps' columns take more than " << kMostShared << " bytes (P8)";
-  if (v.number("threads") != 32 * tiles * v.number("slices"))
-    return v.error() << "the tile takes " << 32 * tiles * v.number("slices") << " 'threads' (P8)";
-  return success();
-}
-
-static LogicalResult verifyAttention(Verifier &v, Block &body, ArrayRef<Field> more) {
-  if (isMatrixSchedule(v.schedule)) {
-    if (failed(v.check(kMatrixAttention, more)) || failed(v.divides("keys", 16, "16")))
-      return failure();
-    if (v.number("threads") != 2 * v.number("queries"))
-      return v.error() << "a warp has 16 'queries' (P8)";
-  } else if (failed(v.check(kDeviceAttention, more)) || failed(v.divides("threads", 32, "32")) ||
-             failed(v.divides("queries", v.number("threads") / 32, "'threads' / 32"))) {
-    return failure(); // 32 threads share a query
-  }
-  for (AttentionOp op : body.getOps<AttentionOp>()) {
-    int64_t heads = cast<RankedTensorType>(op.getQuery().getType()).getRank() - 2;
-    if (v.schedule.contains("shared") && v.number("shared") > heads)
-      return v.error() << "'shared' is more than the " << heads << " dimensions of heads (P8)";
-  }
-  auto yield = cast<YieldOp>(body.getTerminator());
-  if (v.schedule.contains(kParts) && llvm::none_of(yield.getValues(), [](Value y) { return isMemory(y); }))
-    return v.error() << "'" << kParts << "' needs a result that is memory for them (P8)";
-  return success();
-}
-
-static LogicalResult verifyHostSchedule(Verifier &v, KernelKind kind, Block &body) {
-  switch (kind) {
-  case KernelKind::Loop:
-    return v.check(kLoop);
-  case KernelKind::Row:
-    return v.check(kRow);
-  case KernelKind::Column:
-    return v.check(kColumn);
-  case KernelKind::Contraction:
-    return v.check(kContraction);
-  case KernelKind::Attention:
-    return v.schedule.contains("few_queries") ? v.check(kAttention, kFewQueries) : v.check(kAttention);
-  case KernelKind::Convolution:
-    return body.getOps<WinogradOp>().empty() ? v.check(kConvolution) : v.check(kWinograd);
-  case KernelKind::Pack:
-  case KernelKind::Call:
-    return v.check({});
-  }
-  llvm_unreachable("unknown kernel kind");
-}
-
-static LogicalResult verifyDeviceSchedule(Verifier &v, KernelKind kind, Block &body) {
-  switch (kind) {
-  case KernelKind::Loop: {
-    bool isSum = !body.getOps<RunningSumOp>().empty();
-    return isSum ? v.check(kDeviceSum) : v.check(kDeviceLoop);
-  }
-  case KernelKind::Row: {
-    if (failed(v.check(kDeviceRow)))
-      return failure();
-    if (!v.schedule.contains("group")) {
-      // It follows from the length of the rows.
-      if (!v.schedule.contains("points"))
-        return v.error() << "'group' or 'points' is missing (P8)";
-      return v.divides("threads", 32, "32");
-    }
-    if (failed(v.divides("threads", v.number("group"), "'group'")))
-      return failure();
-    // A part of a warp, or whole ones.
-    if (v.number("group") % 32 && !llvm::isPowerOf2_64(uint64_t(v.number("group"))))
-      return v.error() << "'group' is neither a power of two nor a multiple of 32 (P8)";
-    return success();
-  }
-  case KernelKind::Column:
-    if (failed(v.check(kDeviceColumn)))
-      return failure();
-    if (v.schedule.contains("vector")) {
-      if (failed(v.divides("columns", v.number("vector"), "'vector'")))
-        return failure();
-      return v.divides("threads", v.number("columns") / v.number("vector"), "'columns' / 'vector'");
-    }
-    return v.divides("threads", v.number("columns"), "'columns'");
-  case KernelKind::Contraction:
-  case KernelKind::Convolution: {
-    if (isMatrixSchedule(v.schedule))
-      return verifyMatrix(v.kernel, v.schedule, {});
-    if (failed(v.check(kDeviceProduct)) || failed(v.divides("tile_rows", v.number("thread_rows"), "'thread_rows'")) ||
-        failed(v.divides("tile_columns", v.number("thread_columns"), "'thread_columns'")))
-      return failure();
-    int64_t threads =
-        v.number("tile_rows") / v.number("thread_rows") * (v.number("tile_columns") / v.number("thread_columns"));
-    if (v.number("threads") != threads)
-      return v.error() << "the tile takes " << threads << " 'threads' (P8)";
-    return success();
-  }
-  case KernelKind::Attention:
-    return verifyAttention(v, body, {});
-  case KernelKind::Pack:
-  case KernelKind::Call:
-    return v.check(kBlocksOfThreads);
-  }
-  llvm_unreachable("unknown kernel kind");
-}
-
-LogicalResult disc::verifySchedule(Operation *kernel, KernelKind kind, Block &body, DictionaryAttr schedule) {
-  Verifier v{kernel, schedule};
-  if (!isDeviceSchedule(schedule))
-    return verifyHostSchedule(v, kind, body);
-  if (failed(verifyDeviceSchedule(v, kind, body)))
-    return failure();
-  auto variants = schedule.getAs<ArrayAttr>(kVariants);
   if (!variants)
     return success();
-  for (auto variant : variants.getAsRange<DictionaryAttr>()) {
-    if (variant.contains(kVariants) || !isDeviceSchedule(variant))
-      return v.error() << "'variants' must be schedules of a device without variants of their own (P8)";
-    Verifier own{kernel, variant};
-    LogicalResult valid = kind == KernelKind::Attention ? verifyAttention(own, body, kVariant)
-                          : isMatrixSchedule(schedule)  ? verifyMatrix(kernel, variant, kVariant)
-                                                        : verifyDeviceSchedule(own, kind, body);
-    if (failed(valid))
+  if (!isDeviceSchedule(schedule))
+    return kernel->emitOpError("schedule: only kernels of devices have variants (P8)");
+  // For others the condition follows from their numbers.
+  bool hasCondition = isMatrixSchedule(schedule) || kind == KernelKind::Attention;
+  for (auto variant : variants.getAsRange<VariantAttr>()) {
+    if (variant.getSchedule().getTypeID() != schedule.getTypeID() || bool(variant.getWhen()) != hasCondition ||
+        bool(variant.getTasks()) != hasCondition)
+      return kernel->emitOpError() << "schedule: " << variant << " is not a variant of " << schedule
+                                   << (hasCondition ? " with a condition (P8)" : " without a condition (P8)");
+    if (failed(verifyOne(variant.getSchedule())))
       return failure();
   }
   return success();
 }
 
-LogicalResult disc::verifyLaunch(Operation *kernel, Attribute tasks, Attribute scratch, Attribute cost) {
-  for (auto [name, attr] : {std::pair<StringRef, Attribute>("tasks", tasks), {"scratch", scratch}, {"cost", cost}}) {
-    auto expr = dyn_cast_if_present<ExprAttr>(attr);
-    if (attr && (!expr || !expr.getValue().isDefined()))
-      return kernel->emitOpError() << "'" << name << "' must be an expression, not " << attr << " (P9)";
-  }
+LogicalResult disc::verifyLaunch(Operation *kernel, ExprAttr tasks, ExprAttr scratch, ExprAttr cost) {
+  for (auto [name, expr] : {std::pair<StringRef, ExprAttr>("tasks", tasks), {"scratch", scratch}, {"cost", cost}})
+    if (expr && !expr.getValue().isDefined())
+      return kernel->emitOpError() << "'" << name << "' must be an expression, not " << expr << " (P9)";
   return success();
 }
 

@@ -1,7 +1,7 @@
 //===- Schedule.h - the numbers of a kernel's schedule -----------*- C++ -*-===//
 //
-// Code generators divide, allocate and loop by these numbers. The verifiers of `kernel` and `kernel_func` check them,
-// so that a code generator needs no checks of its own.
+// Code generators divide, allocate and loop by these numbers. The attributes (Schedules.td) and the verifiers of
+// `kernel` and `kernel_func` check them, so that a code generator needs no checks of its own.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,27 +13,20 @@
 namespace mlir::disc {
 
 /// True if the schedule maps the kernel to blocks of threads.
-bool isDeviceSchedule(DictionaryAttr schedule);
+inline bool isDeviceSchedule(ScheduleAttrInterface schedule) { return schedule && schedule.getBlockThreads(); }
 
 /// True if the schedule is for a product on a matrix unit.
-bool isMatrixSchedule(DictionaryAttr schedule);
+inline bool isMatrixSchedule(ScheduleAttrInterface schedule) { return schedule && schedule.usesMatrixUnit(); }
 
 /// True for a result of a kernel that is memory for the kernel itself: nothing computes it.
 bool isMemory(Value yielded);
 
-/// Fields of a device's schedule that are not numbers of its block:
-/// `variants`: other schedules of the kernel, for some shapes (lib/Target/GPU/KernelVariants.cpp). Those of a matrix
-/// unit and of attention have `tasks` and `when` of their own, which is positive for their shapes; for others both
-/// follow from the layouts of the buffers. `library`: where it is positive, a library of the device computes the
-/// product, if there is one. `parts`: of the keys of attention, each of which has blocks of its own.
-inline constexpr llvm::StringLiteral kVariants = "variants", kVariantWhen = "when", kVariantTasks = "tasks",
-                                     kLibraryWhen = "library", kParts = "parts";
-
-/// (P8): each field belongs to the kind of kernel, has its type and is within its bounds; nothing required is missing.
-LogicalResult verifySchedule(Operation *kernel, KernelKind kind, Block &body, DictionaryAttr schedule);
+/// (P8): the schedule and its variants serve kernels of this kind.
+LogicalResult verifySchedule(Operation *kernel, KernelKind kind, Block &body, ScheduleAttrInterface schedule,
+                             ArrayAttr variants);
 
 /// (P9): `tasks`, `scratch` and `cost`, if there are any, are defined expressions.
-LogicalResult verifyLaunch(Operation *kernel, Attribute tasks, Attribute scratch, Attribute cost);
+LogicalResult verifyLaunch(Operation *kernel, ExprAttr tasks, ExprAttr scratch, ExprAttr cost);
 
 /// (P10): what is known of the machine is positive, of the right type, and a power of two where it has to be.
 LogicalResult verifyTarget(Operation *op, Attribute target);

@@ -25,9 +25,7 @@ Value AttentionParts::constantVector(double v) {
 
 Value AttentionParts::minusInfinity() { return constantVector(-std::numeric_limits<double>::infinity()); }
 
-Value AttentionParts::scheduled(StringRef name) {
-  return m.advance(e.scratch(), points.expr(e.kernel.getScheduleAttr().getAs<ExprAttr>(name).getValue()));
-}
+Value AttentionParts::scratchAt(ExprAttr offset) { return m.advance(e.scratch(), points.expr(offset.getValue())); }
 
 Value AttentionParts::widen(Value v) {
   return v.getType() == vectorType() ? v : arith::ExtFOp::create(b, loc(), vectorType(), v).getResult();

@@ -26,8 +26,9 @@ protected:
   VectorType vectorType() { return points.vectorOf(sumType); }
   Value constantVector(double v);
   Value minusInfinity();
-  /// A pointer into this worker's scratch memory, at an offset that the schedule names.
-  Value scheduled(StringRef name);
+  AttentionScheduleAttr schedule() { return e.schedule<AttentionScheduleAttr>(); }
+  /// A pointer into this worker's scratch memory, at an offset of the schedule.
+  Value scratchAt(ExprAttr offset);
   /// Moves a vector of the operands' elements to one of sums.
   Value widen(Value v);
 

@@ -56,12 +56,12 @@ public:
   ContractionEmitter(KernelEmission &e, ArrayRef<ContractionPart> contractionParts)
       : e(e), b(e.builder), info(contractionParts.front().first()), m{e.builder, e.kernel.getLoc()},
         acc(info.accumulator), lanes(e.vectorBits / int64_t(acc.getIntOrFloatBitWidth())),
-        points(e.builder, e.kernel, e.args(), lanes, e.shapes), tileRows(e.schedule("rows", 1)) {
-    auto columns = e.kernel.getScheduleAttr().getAs<ArrayAttr>("columns");
+        points(e.builder, e.kernel, e.args(), lanes, e.shapes), schedule(e.schedule<ProductScheduleAttr>()),
+        tileRows(schedule.getRows()) {
     for (auto [i, part] : llvm::enumerate(contractionParts)) {
       Part &own = parts.emplace_back();
       own.results = part.results;
-      own.vectors = cast<IntegerAttr>(columns[i]).getInt() / lanes;
+      own.vectors = schedule.getColumns()[i] / lanes;
       for (const ContractionInfo &product : part.products) {
         UnpackOp panels = product.panels;
         MicroKernelSpec spec{product.lhsRead(), product.rhsRead(), acc, lanes, own.vectors};
@@ -92,7 +92,8 @@ private:
     return out;
   }
   Value select(Value condition, Value x, Value y) { return arith::SelectOp::create(b, loc(), condition, x, y); }
-  SymExpr scheduled(StringRef name) { return e.kernel.getScheduleAttr().getAs<ExprAttr>(name).getValue(); }
+  Value lhsScratch() { return m.advance(e.scratch(), points.expr(schedule.getLhsScratch().getValue())); }
+  Value rhsScratch() { return m.advance(e.scratch(), points.expr(schedule.getRhsScratch().getValue())); }
   void fail() { failedInside = true; }
 
   LogicalResult checkInit(ContractionInfo &product);
@@ -129,7 +130,8 @@ private:
   Type acc;
   int64_t lanes;
   PointEmitter points;
-  int64_t tileRows;
+  const ProductScheduleAttr schedule;
+  const int64_t tileRows;
   std::vector<Part> parts;
 
   /// How the left operand is read in place; nothing if it is always copied.

@@ -18,7 +18,7 @@ void ContractionEmitter::chooseLhs() {
   auto strided = StridedOperand::get(e.kernel, info.left(), info.lhsMap(), e.shapes);
   lhsRowStride = SymExpr::ceilDiv(info.size(info.depth), SymExpr(64)) * SymExpr(64) + SymExpr(16);
   lhsDepthStride = SymExpr(1);
-  lhsPanel = e.schedule("lhs_panel", 0);
+  lhsPanel = schedule.getLhsPanel();
   if (!strided)
     return;
   auto row = strided->collapse(info.rows, info.sizes, e.shapes);
@@ -59,7 +59,7 @@ Value ContractionEmitter::placeLhs(const Task &task, Value &key) {
     if (!copiesPanels)
       return inPlace;
   }
-  Value lhs = m.advance(e.scratch(), points.expr(scheduled("lhs_scratch")));
+  Value lhs = lhsScratch();
   Value last = key;
   key = m.add(m.mul(task.batchLinear, chunkCount), task.chunk);
   Value another = arith::CmpIOp::create(b, loc(), arith::CmpIPredicate::ne, key, last);
@@ -112,7 +112,7 @@ bool ContractionEmitter::packLhsPanels(const Task &task, Value base) {
 
 /// Copies the rows of the task's chunk to scratch, row-major. Null if an element cannot be evaluated.
 Value ContractionEmitter::packLhs(const Task &task) {
-  Value base = m.advance(e.scratch(), points.expr(scheduled("lhs_scratch")));
+  Value base = lhsScratch();
   Value endRow = rowSplit->start(m, task.endTile);
   SmallVector<Value> rowSizes = sizes(info.rows);
   bool ok = true;
@@ -209,7 +209,7 @@ SmallVector<Panel> ContractionEmitter::placeRhs(Part &part, const Task &task, Va
     return out;
   }
   part.ends.assign(part.products.size(), Value());
-  Value scratch = m.advance(e.scratch(), points.expr(scheduled("rhs_scratch")));
+  Value scratch = rhsScratch();
   for (Product &product : part.products) {
     out.push_back({scratch, {}, {}});
     scratch = m.advance(scratch, m.mul(depthCount, product.spec.panel() * byteSize(product.spec.b)));
@@ -258,7 +258,7 @@ void ContractionEmitter::unpackCodes(Part &part, const Task &task, MutableArrayR
   std::optional<int64_t> most = e.shapes.range(info.size(info.rows)).max;
   if (llvm::none_of(part.products, hasFloats) || (most && *most <= fewRows(part)))
     return;
-  Value scratch = m.advance(e.scratch(), points.expr(scheduled("rhs_scratch")));
+  Value scratch = rhsScratch();
   for (auto [product, panel] : llvm::zip_equal(part.products, panels)) {
     if (!hasFloats(product))
       continue;
@@ -318,7 +318,7 @@ Value ContractionEmitter::prepareLhs(const Part &part, const Task &task, Value l
 
 /// Where the rows' factors are, and their sums behind them.
 std::pair<Value, Value> ContractionEmitter::preparedLhs() {
-  Value factors = m.advance(e.scratch(), points.expr(scheduled("rhs_scratch")));
+  Value factors = rhsScratch();
   int64_t most = 1;
   for (const Part &part : parts)
     if (hasNibbles(part))

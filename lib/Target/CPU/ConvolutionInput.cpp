@@ -11,15 +11,16 @@ static SymExpr atLeastOne(const SymExpr &e) { return SymExpr::max(e, SymExpr(1))
 
 ConvolutionChunks::ConvolutionChunks(KernelEmission &e, PointEmitter &points, IndexMath &m, ConvolutionInfo &info)
     : m(m) {
-  auto scheduled = [&](StringRef name) { return e.kernel.getScheduleAttr().getAs<ExprAttr>(name).getValue(); };
-  int64_t tile = e.schedule("rows", 1);
-  maxLines = scheduled("chunk_rows");
-  maxPositions = SymExpr::min(scheduled("chunk_tiles") * SymExpr(tile), atLeastOne(info.w().output));
+  auto schedule = e.schedule<ConvolutionScheduleAttr>();
+  int64_t tile = schedule.getRows();
+  SymExpr chunkTiles = schedule.getChunkTiles().getValue();
+  maxLines = schedule.getChunkRows().getValue();
+  maxPositions = SymExpr::min(chunkTiles * SymExpr(tile), atLeastOne(info.w().output));
   depth = points.expr(info.z().output), lines = points.expr(info.h().output);
   Value positions = points.expr(info.w().output);
   tiles = m.max(m.ceilDiv(positions, m.constant(tile)), m.constant(1));
   down = m.ceilDiv(lines, points.expr(maxLines));
-  across = m.ceilDiv(tiles, points.expr(scheduled("chunk_tiles")));
+  across = m.ceilDiv(tiles, points.expr(chunkTiles));
   positionSplit.emplace(m, positions, tiles);
   // No lines, no chunks, and then no tasks: but their number is divided by.
   lineSplit.emplace(m, lines, m.max(down, m.constant(1)));
@@ -97,8 +98,7 @@ LogicalResult ConvolutionInput::plan() {
   zTap = copied ? zStride : zStride * SymExpr(info.z().dilation);
   hTap = hStride * SymExpr(info.h().dilation), lineStep = hStride * SymExpr(info.h().stride);
   wTap = wStride * SymExpr(info.w().dilation), step = wStride * SymExpr(info.w().stride);
-  if (auto merges = e.kernel.getScheduleAttr().getAs<BoolAttr>("merges_lines"))
-    merged = merges.getValue();
+  merged = e.schedule<ConvolutionScheduleAttr>().getMergesLines();
   if (!merged)
     return success();
   // [taps of z, (of h,) of w, lines, positions, channels]
@@ -116,7 +116,7 @@ Value ConvolutionInput::stride(const ConvolutionInfo::Axis &axis) {
 
 Value ConvolutionInput::pointer(const ConvolutionChunk &chunk, Value group) {
   if (copied)
-    return m.advance(e.scratch(), points.expr(e.kernel.getScheduleAttr().getAs<ExprAttr>("input_scratch").getValue()));
+    return m.advance(e.scratch(), points.expr(e.schedule<ConvolutionScheduleAttr>().getInputScratch().getValue()));
   ArrayRef<SymExpr> strides = buffer->layout.strides;
   Value offset = m.add(points.expr(buffer->layout.offset), m.mul(chunk.image, points.expr(strides.front())));
   offset = m.add(offset, m.mul(m.mul(group, points.expr(info.groupInputs)), points.expr(strides.back())));

@@ -64,7 +64,7 @@ private:
     SmallVector<Value> maxima, sums;
   };
 
-  int64_t longestRun() { return e.schedule("keys", 8 * tileRows); }
+  int64_t longestRun() { return schedule().getKeys(); }
   Value flag(bool v) { return arith::ConstantOp::create(b, loc(), b.getBoolAttr(v)); }
   Value rowBytes(const Block &block) { return m.constant(block.vectors * lanes() * byteSize(sumType)); }
   Value load(Value row, int64_t vector) {
@@ -95,7 +95,7 @@ private:
 };
 
 LogicalResult AttentionBlocks::emit() {
-  tileRows = e.schedule("rows", 1);
+  tileRows = schedule().getRows();
 
   ArrayRef<SymExpr> batchDims = ArrayRef<SymExpr>(dims).drop_back(2);
   SmallVector<Value> batchSizes;
@@ -222,7 +222,7 @@ LogicalResult AttentionBlocks::emitBlock(const Block &block) {
     // Nothing was seen, so nothing was written.
     Value none = arith::XOrIOp::create(b, loc(), carried.back(), flag(true));
     emitIf(b, loc(), none, {}, [&] {
-      Value out = scheduled("out_scratch"), nothing = constantVector(0.0);
+      Value out = scratchAt(schedule().getOutScratch()), nothing = constantVector(0.0);
       emitFor(b, loc(), zero, points.expr(valueSize), one, {}, [&](Value column, ValueRange) {
         for (int64_t v = 0; v < block.vectors; ++v)
           store(nothing, m.advance(out, m.mul(column, rowBytes(block))), v);
@@ -278,7 +278,7 @@ LogicalResult AttentionBlocks::packQueries(const Block &block) {
   Value scale = queryScale();
   source.transform = [&](Value v) -> Value { return arith::MulFOp::create(b, loc(), widen(v), scale); };
   return emitPanel(points, m, source, sumType, block.first, points.expr(queryCount), points.expr(depth), block.vectors,
-                   e.shapes.divisible(queryCount, block.vectors * lanes()), scheduled("query_scratch"));
+                   e.shapes.divisible(queryCount, block.vectors * lanes()), scratchAt(schedule().getQueryScratch()));
 }
 
 /// Starts the scores from the mask: what is added, minus infinity where a boolean mask hides a key.
@@ -294,7 +294,7 @@ LogicalResult AttentionBlocks::writeMask(const Block &block, const Keys &run) {
                            type.getDimSize(rank - 1) != 1;
   source.transform = [&](Value v) -> Value { return maskTerm(v); };
   return emitPanel(points, m, source, sumType, block.first, points.expr(queryCount), run.count, block.vectors,
-                   e.shapes.divisible(queryCount, block.vectors * lanes()), scheduled("score_scratch"));
+                   e.shapes.divisible(queryCount, block.vectors * lanes()), scratchAt(schedule().getScoreScratch()));
 }
 
 /// With `is_causal`, the position of each query, to compare keys with.
@@ -338,7 +338,7 @@ SmallVector<Value> AttentionBlocks::scores(const Block &block, const Keys &run, 
   Value zero = m.constant(0), one = m.constant(1);
   Value tiles = m.max(m.ceilDiv(run.count, m.constant(tileRows)), one);
   EvenSplit split(m, run.count, tiles);
-  Value queries = scheduled("query_scratch"), panel = scheduled("score_scratch");
+  Value queries = scratchAt(schedule().getQueryScratch()), panel = scratchAt(schedule().getScoreScratch());
 
   return emitFor(b, loc(), zero, tiles, one, maxima, [&](Value tile, ValueRange carried) {
     PointEmitter::Scope scope(points);
@@ -384,7 +384,7 @@ SmallVector<Value> AttentionBlocks::rescale(const Block &block, const Keys &run,
       factors.push_back(expOfDifference(b, loc(), before, finiteShift(b, loc(), now)));
       sums.push_back(arith::MulFOp::create(b, loc(), sum, factors.back()));
     }
-    Value out = scheduled("out_scratch");
+    Value out = scratchAt(schedule().getOutScratch());
     emitFor(b, loc(), m.constant(0), points.expr(valueSize), m.constant(1), {}, [&](Value column, ValueRange) {
       Value row = m.advance(out, m.mul(column, rowBytes(block)));
       for (int64_t v = 0; v < block.vectors; ++v)
@@ -401,7 +401,7 @@ SmallVector<Value> AttentionBlocks::exponentials(const Block &block, const Keys 
   SmallVector<Value> shifts;
   for (Value maximum : maxima)
     shifts.push_back(finiteShift(b, loc(), maximum));
-  Value panel = scheduled("score_scratch");
+  Value panel = scratchAt(schedule().getScoreScratch());
   // A run has sums of its own, so that the error does not grow with the number of keys.
   SmallVector<Value> own(sums.size(), constantVector(0.0));
   own = emitFor(b, loc(), m.constant(0), run.count, m.constant(1), own, [&](Value s, ValueRange carried) {
@@ -427,7 +427,7 @@ void AttentionBlocks::weigh(const Block &block, const Keys &run, const Matrix &v
   Value size = points.expr(valueSize), one = m.constant(1);
   Value tiles = m.max(m.ceilDiv(size, m.constant(tileRows)), one);
   EvenSplit split(m, size, tiles);
-  Value panel = scheduled("score_scratch"), out = scheduled("out_scratch");
+  Value panel = scratchAt(schedule().getScoreScratch()), out = scratchAt(schedule().getOutScratch());
   Value from = m.advance(values.ptr, m.mul(run.first, values.rowBytes));
   emitFor(b, loc(), m.constant(0), tiles, one, {}, [&](Value tile, ValueRange) {
     Value start = split.start(m, tile), rows = split.size(m, tile);
@@ -443,7 +443,7 @@ LogicalResult AttentionBlocks::writeResult(const Block &block, ArrayRef<Value> s
   SmallVector<Value> inverses;
   for (Value sum : sums)
     inverses.push_back(inverseOf(sum));
-  Value out = scheduled("out_scratch"), size = points.expr(valueSize), queries = points.expr(queryCount);
+  Value out = scratchAt(schedule().getOutScratch()), size = points.expr(valueSize), queries = points.expr(queryCount);
   bool ok = true;
   // Square by square; the scratch has whole squares, what lies past the last column is not stored.
   auto squares = [&](Value column, bool cut) {
@@ -492,9 +492,10 @@ LogicalResult disc::emitAttention(KernelEmission &e) {
   Type sumType = element.getIntOrFloatBitWidth() < 32 ? Float32Type::get(op.getContext()) : element;
   PointEmitter points(e.builder, e.kernel, e.args(), e.vectorBits / sumType.getIntOrFloatBitWidth(), e.shapes);
   AttentionBlocks blocks(e, op, points, sumType);
-  int64_t few = e.schedule("few_queries", 0);
-  if (few == 0)
+  FewQueriesAttr fewQueries = e.schedule<AttentionScheduleAttr>().getFew();
+  if (!fewQueries)
     return blocks.emit();
+  int64_t few = fewQueries.getQueries();
   SmallVector<SymExpr> dims = e.shapes.dims(op.getQuery());
   SymExpr count = dims[dims.size() - 2];
   ShapeAnalysis::Range range = e.shapes.range(count);

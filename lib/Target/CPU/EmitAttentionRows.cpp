@@ -76,16 +76,22 @@ private:
   /// `body(row, count)` for all rows, 4, 2 or 1 at a time.
   void forRows(function_ref<void(Value, int64_t)> body);
 
+  FewQueriesAttr few() { return schedule().getFew(); }
+
   //===--- scratch memory, in elements of sums -------------------------------===//
   Value at(Value base, Value element) { return m.advance(base, m.mul(element, byteSize(sumType))); }
   Value queryAt(Value row, Value column) {
-    return at(scheduled("row_queries"), m.add(m.mul(row, points.expr(paddedDepth)), column));
+    return at(scratchAt(few().getQueryScratch()), m.add(m.mul(row, points.expr(paddedDepth)), column));
   }
-  Value scoreAt(Value row, Value key) { return at(scheduled("row_scores"), m.add(m.mul(row, longest), key)); }
+  Value scoreAt(Value row, Value key) {
+    return at(scratchAt(few().getScoreScratch()), m.add(m.mul(row, longest), key));
+  }
   Value outAt(Value row, Value column) {
-    return at(scheduled("row_results"), m.add(m.mul(row, points.expr(paddedSize)), column));
+    return at(scratchAt(few().getResultScratch()), m.add(m.mul(row, points.expr(paddedSize)), column));
   }
-  Value statAt(Value row, int64_t which) { return at(scheduled("row_stats"), m.add(m.mul(row, 2), m.constant(which))); }
+  Value statAt(Value row, int64_t which) {
+    return at(scratchAt(few().getStatScratch()), m.add(m.mul(row, 2), m.constant(which)));
+  }
   Value load(Type type, Value ptr) { return LLVM::LoadOp::create(b, loc(), type, ptr, byteSize(sumType)); }
   void store(Value v, Value ptr) { LLVM::StoreOp::create(b, loc(), v, ptr, byteSize(sumType)); }
   int64_t vectorBytes() { return lanes() * byteSize(sumType); }
@@ -112,9 +118,8 @@ private:
 };
 
 LogicalResult AttentionRows::emit() {
-  auto shared = e.kernel.getScheduleAttr().getAs<DenseI64ArrayAttr>("shared_dims");
   llvm::SmallBitVector isShared(dims.size());
-  for (int64_t d : shared.asArrayRef()) {
+  for (int64_t d : few().getSharedDims().asArrayRef()) {
     if (d + 2 >= int64_t(dims.size()))
       return e.kernel.emitError() << "'shared_dims' has " << d << ", which is no dimension of the batch";
     isShared.set(d);
@@ -127,7 +132,7 @@ LogicalResult AttentionRows::emit() {
   }
   auto padded = [&](const SymExpr &size) { return SymExpr::ceilDiv(size, SymExpr(lanes())) * SymExpr(lanes()); };
   paddedDepth = padded(depth), paddedSize = padded(valueSize);
-  longest = e.schedule("row_keys", 4 * lanes());
+  longest = few().getKeys();
   rowCount = points.expr(rows);
 
   bool ok = true;
@@ -290,7 +295,7 @@ void AttentionRows::appendRun(const Source &source, const Matrix &from, const Ke
   SymExpr bytes = keyCount * source.size * SymExpr(byteSize(source.element));
   for (unsigned d : ownDims)
     bytes = bytes * dims[d];
-  Value large = m.less(m.constant(e.schedule("large_bytes", 1 << 18)), points.expr(bytes));
+  Value large = m.less(m.constant(few().getLarge()), points.expr(bytes));
   auto either = scf::IfOp::create(b, loc(), arith::AndIOp::create(b, loc(), aligned, large), /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
   for (bool past : {true, false}) {

@@ -3,7 +3,7 @@
 //   disc_plan.kernel_func column @mean { %s = sum of %x over d1 of (d0, d1, d2) ; ... ; disc_plan.yield %y }
 //
 // The lanes run along the parallel dimensions inside the last reduced one (here d2), where memory is contiguous; the
-// reduced dimensions are plain loops. A task is a few vectors of columns ("blocks" of the schedule) at one outer
+// reduced dimensions are plain loops. A task is a few vectors of columns (`blocks` of the schedule) at one outer
 // point: enough to use whole cache lines and to hide the latency of the additions.
 //
 //   scf.for %task { scf.for %k over d1 { %acc0 += x[d0, %k, c0 + lanes]; %acc1 += x[d0, %k, c0 + 16 + lanes] } }
@@ -34,7 +34,7 @@ LogicalResult mlir::disc::emitColumn(KernelEmission &e) {
     (d > plan.reduced.back() ? inner : outer).push_back(plan.domain[d]);
   unsigned numOuter = outer.size();
   SymExpr width = SymExpr::product(inner);
-  int64_t lanes = e.lanes(), blocks = e.schedule("blocks", 1);
+  int64_t lanes = e.lanes(), blocks = e.schedule<ColumnScheduleAttr>().getBlocks();
   outer.push_back(SymExpr::ceilDiv(width, SymExpr(blocks * lanes)));
 
   Value extent = points.expr(width);

@@ -62,7 +62,7 @@ LogicalResult ContractionEmitter::emit() {
 
   rowCount = size(info.rows), depthCount = size(info.depth);
   tileCount = m.max(m.ceilDiv(rowCount, m.constant(tileRows)), m.constant(1));
-  chunkCount = m.ceilDiv(tileCount, points.expr(scheduled("row_tiles")));
+  chunkCount = m.ceilDiv(tileCount, points.expr(schedule.getRowTiles().getValue()));
   rowSplit.emplace(m, rowCount, tileCount);
   int64_t bytes = byteSize(info.lhsRead());
   lhsRowBytes = m.mul(points.expr(lhsRowStride), bytes);
@@ -88,7 +88,7 @@ LogicalResult ContractionEmitter::emit() {
     int64_t columns = 0;
     for (const Part &part : parts)
       columns = std::max<int64_t>(columns, part.vectors * lanes * int64_t(part.products.size()));
-    keepsChunk = m.less(m.constant(columns), m.mul(points.expr(scheduled("row_tiles")), tileRows));
+    keepsChunk = m.less(m.constant(columns), m.mul(points.expr(schedule.getRowTiles().getValue()), tileRows));
     if (copiesPanels)
       keepsChunk = arith::AndIOp::create(b, loc(), keepsChunk, copiesPanels);
   }
@@ -184,7 +184,7 @@ SmallVector<Idx> ContractionEmitter::iteration(ContractionInfo &product, const T
 }
 
 void ContractionEmitter::emitTiles(Part &part, const Task &task, Value lhs, ArrayRef<Panel> rhs) {
-  int64_t kBlock = e.schedule("k_block", 1 << 30);
+  int64_t kBlock = schedule.getKBlock();
   ShapeAnalysis::Range depth = e.shapes.range(info.size(info.depth));
   bool blocked = !depth.max || *depth.max > kBlock;
   // The products step through k by one value, or by two; a block of k is a number of steps of each, and of groups with
@@ -203,7 +203,7 @@ void ContractionEmitter::emitTiles(Part &part, const Task &task, Value lhs, Arra
   Value sumsBytes = m.constant(tileRows * sumRowBytes);
   Value several = m.less(m.constant(kBlock), depthCount);
   if (blocked)
-    sumsBytes = m.mul(points.expr(scheduled("row_tiles")), tileRows * sumRowBytes);
+    sumsBytes = m.mul(points.expr(schedule.getRowTiles().getValue()), tileRows * sumRowBytes);
 
   // One pass over the tiles of the chunk with values [from, from + count) of k, in units.
   auto pass = [&](Value from, Value count, Value accumulate, Value last) {
@@ -416,12 +416,12 @@ LogicalResult disc::emitContraction(KernelEmission &e) {
   FailureOr<std::vector<ContractionPart>> parts = contractionParts(e.kernel, e.kernel.getBody().front(), e.shapes);
   if (failed(parts))
     return failure();
-  auto columns = e.kernel.getScheduleAttr().getAs<ArrayAttr>("columns");
-  if (columns.size() != parts->size())
+  DenseI64ArrayAttr columns = e.schedule<ProductScheduleAttr>().getColumns();
+  if (size_t(columns.size()) != parts->size())
     return e.kernel.emitError() << "has " << parts->size() << " products, and 'columns' for " << columns.size();
   int64_t lanes = e.vectorBits / int64_t(parts->front().first().accumulator.getIntOrFloatBitWidth());
-  for (IntegerAttr each : columns.getAsRange<IntegerAttr>())
-    if (failed(e.checkColumns(each.getInt(), lanes)))
+  for (int64_t each : columns.asArrayRef())
+    if (failed(e.checkColumns(each, lanes)))
       return failure();
   return ContractionEmitter(e, *parts).emit();
 }

@@ -41,7 +41,7 @@ public:
       : e(e), b(e.builder), info(own), m{e.builder, e.kernel.getLoc()}, acc(info.accumulator),
         lanes(e.vectorBits / int64_t(acc.getIntOrFloatBitWidth())),
         points(e.builder, e.kernel, e.args(), lanes, e.shapes), chunks(e, points, m, info),
-        input(e, points, m, info, chunks), vectors(e.schedule("columns", lanes) / lanes) {}
+        input(e, points, m, info, chunks), vectors(e.schedule<ConvolutionScheduleAttr>().getColumns() / lanes) {}
 
   LogicalResult emit();
 
@@ -107,7 +107,7 @@ LogicalResult ConvolutionEmitter::emit() {
 
   ShapeAnalysis::Range width =
       input.mergesLines() ? ShapeAnalysis::Range{1, std::nullopt} : e.shapes.range(info.w().output);
-  heights = tileHeights(width.min.value_or(1), width.max.value_or(-1), e.schedule("rows", 1));
+  heights = tileHeights(width.min.value_or(1), width.max.value_or(-1), e.schedule<ConvolutionScheduleAttr>().getRows());
   columnCount = points.expr(info.groupOutputs);
   depthCount = points.expr(info.z().kernel * info.h().kernel * info.w().kernel * info.pixelInputs);
   emitFor(b, loc(), m.index(e.begin()), m.index(e.end()), m.constant(1), {m.constant(-1)},
@@ -151,7 +151,7 @@ SmallVector<Value> ConvolutionEmitter::emitTask(Value task, Value lastChunk) {
   Value positions = m.mul(chunk.lines, chunk.positions);
   tilesOfTask = m.mul(chunk.lines, tilesOfLine);
   if (input.mergesLines())
-    tilesOfTask = m.max(m.ceilDiv(positions, m.constant(e.schedule("rows", 1))), one);
+    tilesOfTask = m.max(m.ceilDiv(positions, m.constant(e.schedule<ConvolutionScheduleAttr>().getRows())), one);
   share = arith::SelectOp::create(b, loc(), m.less(one, tilesOfTask),
                                   m.ceilDiv(m.constant(panelColumns * bytes), m.max(tilesOfTask, one)), m.constant(0));
   if (input.mergesLines()) {
@@ -324,7 +324,7 @@ LogicalResult disc::emitConvolution(KernelEmission &e) {
   if (!info->panels)
     return info->op.emitError("the weights of a convolution must be packed");
   int64_t lanes = e.vectorBits / int64_t(info->accumulator.getIntOrFloatBitWidth());
-  if (failed(e.checkColumns(e.schedule("columns", lanes), lanes)))
+  if (failed(e.checkColumns(e.schedule<ConvolutionScheduleAttr>().getColumns(), lanes)))
     return failure();
   return info->isDepthwise ? emitDepthwise(e, *info) : ConvolutionEmitter(e, *info).emit();
 }

@@ -49,7 +49,7 @@ public:
       : e(e), b(e.builder), info(own), m{e.builder, e.kernel.getLoc()}, acc(info.accumulator),
         lanes(e.vectorBits / int64_t(acc.getIntOrFloatBitWidth())),
         points(e.builder, e.kernel, e.args(), lanes, e.shapes), chunks(e, points, m, info),
-        vectors(e.schedule("columns", lanes) / lanes), sumType(VectorType::get({lanes}, acc)) {}
+        vectors(e.schedule<ConvolutionScheduleAttr>().getColumns() / lanes), sumType(VectorType::get({lanes}, acc)) {}
 
   LogicalResult emit();
 

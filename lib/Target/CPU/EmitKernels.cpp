@@ -1,6 +1,6 @@
 //===- EmitKernels.cpp - kernels become functions ---------------------------===//
 //
-//   disc_plan.kernel_func loop @k attributes {layouts = [...], schedule = {chunk = 4096}, symbols = ["B"]} {
+//   disc_plan.kernel_func loop @k attributes {layouts = [...], schedule = #disc_plan.loop<...>, symbols = ["B"]} {
 //   ^bb0(%x: tensor<?xf32>):
 //     %r = linalg.generic ... math.tanh ...
 //     disc_plan.yield %r : tensor<?xf32>
@@ -35,13 +35,6 @@ namespace mlir::disc {
 using namespace mlir;
 using namespace mlir::disc;
 
-int64_t KernelEmission::schedule(StringRef name, int64_t fallback) {
-  if (DictionaryAttr attrs = kernel.getScheduleAttr())
-    if (auto value = attrs.getAs<IntegerAttr>(name))
-      return value.getInt();
-  return fallback;
-}
-
 LogicalResult KernelEmission::checkColumns(int64_t columns, int64_t lanes) {
   if (columns % lanes == 0)
     return success();
@@ -60,11 +53,10 @@ int64_t targetVectorBits(ModuleOp module) {
 
 LogicalResult emitKernel(KernelEmission &e) {
   KernelKind kind = e.kernel.getKind();
-  DictionaryAttr schedule = e.kernel.getScheduleAttr();
+  ScheduleAttrInterface schedule = e.kernel.getScheduleAttr();
   if (isDeviceSchedule(schedule))
     return e.kernel.emitError("has a schedule for blocks of threads, which CPUs do not run");
-  if (!schedule &&
-      (kind == KernelKind::Contraction || kind == KernelKind::Attention || kind == KernelKind::Convolution))
+  if (!schedule)
     return e.kernel.emitError() << "a kernel of kind " << stringifyKernelKind(kind) << " needs a schedule";
   switch (kind) {
   case KernelKind::Loop:

@@ -25,8 +25,8 @@ struct KernelEmission {
   Value scratch() { return function.getArgument(3); }
   /// Lanes of a vector of 32-bit elements, the unit that loops advance by.
   int64_t lanes() const { return vectorBits / 32; }
-  /// An integer of the kernel's schedule.
-  int64_t schedule(StringRef name, int64_t fallback);
+  /// The kernel's schedule, which is one of its kind.
+  template <typename Schedule> Schedule schedule() { return cast<Schedule>(kernel.getScheduleAttr()); }
   /// Reports a tile of so many columns that is not one of whole vectors of `lanes` elements.
   LogicalResult checkColumns(int64_t columns, int64_t lanes);
 };

@@ -160,7 +160,7 @@ LogicalResult LoopEmitter::tiles(CrossedTiles &crossed, unsigned across) {
   total = SymExpr::product(extents);
   // The schedule's tasks are chunks of elements; as many chunks of tiles make the same work.
   Value count = points.expr(total);
-  auto given = dyn_cast_or_null<ExprAttr>(e.kernel.getTasksAttr());
+  ExprAttr given = e.kernel.getTasksAttr();
   Value tasks = points.expr(given ? given.getValue() : SymExpr(1));
   auto share = [&](Value task) { return arith::DivUIOp::create(b, loc, mul(index(task), count), tasks).getResult(); };
 
@@ -211,7 +211,7 @@ LogicalResult LoopEmitter::tiles(CrossedTiles &crossed, unsigned across) {
 }
 
 LogicalResult LoopEmitter::rows() {
-  Value chunk = points.constantIndex(e.schedule("chunk", 4096));
+  Value chunk = points.constantIndex(e.schedule<LoopScheduleAttr>().getChunk());
   SymExpr total(1);
   for (const MergedDims &run : runs)
     total *= run.extent;
@@ -227,8 +227,8 @@ LogicalResult LoopEmitter::rows() {
 
   SymExpr inner = runs.back().extent;
   ArrayRef<MergedDims> outerRuns = ArrayRef<MergedDims>(runs).drop_back();
-  aligned =
-      !concat && width == e.lanes() && inner.content() % e.lanes() == 0 && e.schedule("chunk", 4096) % e.lanes() == 0;
+  aligned = !concat && width == e.lanes() && inner.content() % e.lanes() == 0 &&
+            e.schedule<LoopScheduleAttr>().getChunk() % e.lanes() == 0;
   SmallVector<Idx> outer(domain.size(), points.uniform(0));
   if (outerRuns.empty())
     return segment(outer, lo, hi);
@@ -281,7 +281,7 @@ bool LoopEmitter::concatSegment(ArrayRef<Idx> outer, Value from, Value to) {
 
 /// `point` at each vector of positions [from, to), which may be empty.
 bool LoopEmitter::vectors(Value from, Value to, Point point) {
-  int64_t unroll = e.schedule("unroll", 1);
+  int64_t unroll = e.schedule<LoopScheduleAttr>().getUnroll();
   SymExpr inner = runs.back().extent;
   bool ok = true;
   Value all; // the lanes that there are elements for

@@ -33,8 +33,10 @@ static constexpr int64_t chainLength = 64;
 ReductionEmitter::ReductionEmitter(KernelEmission &e, ReductionPlan reductionPlan, bool lanesAreReduced)
     : points(e.builder, e.kernel, e.args(), e.lanes(), e.shapes), plan(std::move(reductionPlan)), e(e), b(e.builder),
       loc(e.kernel.getLoc()), access(e.kernel, e.shapes, plan.domain), lanesAreReduced(lanesAreReduced) {
-  numSets = lanesAreReduced ? std::max<int64_t>(e.schedule("accumulators", 1), 1) : 1;
-  int64_t blocks = lanesAreReduced ? 1 : e.schedule("blocks", 1) * e.lanes();
+  numSets = lanesAreReduced ? e.schedule<RowScheduleAttr>().getAccumulators() : 1;
+  // Short rows are columns too, of one vector of rows.
+  auto columns = dyn_cast<ColumnScheduleAttr>(e.kernel.getScheduleAttr());
+  int64_t blocks = lanesAreReduced ? 1 : (columns ? columns.getBlocks() : 1) * e.lanes();
   SymExpr at(0), size = plan.size(plan.reduced) * SymExpr(blocks);
   for (const StagedValue &staged : plan.staged) {
     stagedStart.push_back(at);

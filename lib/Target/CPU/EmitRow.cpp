@@ -26,7 +26,7 @@ public:
   RowEmitter(KernelEmission &e, const ReductionPlan &plan)
       : e(e), b(e.builder), loc(e.kernel.getLoc()), row(plan.size(plan.reduced)),
         wide(e, plan, /*lanesAreReduced=*/true) {
-    if (int64_t longest = e.schedule("short_rows", 0)) {
+    if (int64_t longest = e.schedule<RowScheduleAttr>().getShortRows()) {
       narrow.emplace(e, plan, /*lanesAreReduced=*/false);
       if (!narrow->useTiles(longest))
         narrow.reset();
@@ -57,7 +57,7 @@ LogicalResult RowEmitter::run() {
     wideRows();
     return success(ok);
   }
-  int64_t limit = e.schedule("short_rows", 0);
+  int64_t limit = e.schedule<RowScheduleAttr>().getShortRows();
   if (row.isConstant()) {
     row.constant() <= limit ? narrowRows() : wideRows();
     return success(ok);

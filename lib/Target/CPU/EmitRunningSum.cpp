@@ -194,7 +194,7 @@ LogicalResult RunningSumEmitter::run() {
     extents.push_back(SymExpr::ceilDiv(lanes->extent, SymExpr(e.lanes())));
 
   // The schedule's tasks are chunks of elements; as many chunks of rows (or vectors of columns) make the same work.
-  auto given = dyn_cast_or_null<ExprAttr>(e.kernel.getTasksAttr());
+  ExprAttr given = e.kernel.getTasksAttr();
   Value tasks = points.expr(given ? given.getValue() : SymExpr(1)), count = points.expr(SymExpr::product(extents));
   auto share = [&](Value task) {
     Value index = arith::IndexCastOp::create(b, loc, b.getIndexType(), task);

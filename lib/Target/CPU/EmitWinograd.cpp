@@ -31,8 +31,8 @@ public:
       : e(e), b(e.builder), op(op), m{e.builder, op.getLoc()}, acc(getElementTypeOrSelf(op.getResult().getType())),
         element(getElementTypeOrSelf(op.getInput().getType())),
         lanes(e.vectorBits / int64_t(acc.getIntOrFloatBitWidth())),
-        points(e.builder, e.kernel, e.args(), lanes, e.shapes), vectors(e.schedule("columns", lanes) / lanes),
-        vector(VectorType::get({lanes}, acc)) {}
+        points(e.builder, e.kernel, e.args(), lanes, e.shapes),
+        vectors(e.schedule<WinogradScheduleAttr>().getColumns() / lanes), vector(VectorType::get({lanes}, acc)) {}
 
   LogicalResult emit();
 
@@ -54,8 +54,7 @@ private:
   std::pair<Value, Value> inputAt(int64_t d, Value block, int64_t i);
   Value add(Value x, Value y) { return arith::AddFOp::create(b, loc(), x, y); }
   Value sub(Value x, Value y) { return arith::SubFOp::create(b, loc(), x, y); }
-  Value scheduled(StringRef name) { return points.expr(e.kernel.getScheduleAttr().getAs<ExprAttr>(name).getValue()); }
-  Value sumsPtr() { return m.advance(e.scratch(), m.constant(e.schedule("sums_scratch", 0))); }
+  Value sumsPtr() { return m.advance(e.scratch(), m.constant(e.schedule<WinogradScheduleAttr>().getSumsScratch())); }
   Location loc() { return m.loc; }
 
   KernelEmission &e;
@@ -84,9 +83,9 @@ LogicalResult WinogradEmitter::emit() {
   weights = BufferOperand::get(e.kernel, packed.getSource(), e.shapes);
   if (!input || !weights)
     return op.emitError("input and panels of a convolution must be in buffers");
-  if (failed(e.checkColumns(e.schedule("columns", lanes), lanes)))
+  if (failed(e.checkColumns(e.schedule<WinogradScheduleAttr>().getColumns(), lanes)))
     return failure();
-  int64_t rows = e.schedule("rows", 1);
+  int64_t rows = e.schedule<WinogradScheduleAttr>().getRows();
   spec = {acc, acc, acc, lanes, vectors, /*prefetch=*/true};
   heights = tileHeights(1, -1, rows);
   SmallVector<SymExpr> result = e.shapes.dims(op.getResult());
@@ -94,7 +93,7 @@ LogicalResult WinogradEmitter::emit() {
             points.expr(blocksOfWinograd(op, 1, e.shapes))};
   channels = points.expr(e.shapes.dims(op.getInput()).back()), filters = points.expr(result[3]);
   panels = m.ceilDiv(filters, m.constant(spec.panel()));
-  planeBytes = m.mul(scheduled("plane"), byteSize(acc));
+  planeBytes = m.mul(points.expr(e.schedule<WinogradScheduleAttr>().getPlane().getValue()), byteSize(acc));
   emitFor(b, loc(), m.index(e.begin()), m.index(e.end()), m.constant(1), {}, [&](Value task, ValueRange) {
     PointEmitter::Scope scope(points);
     emitTask(task);
@@ -104,11 +103,13 @@ LogicalResult WinogradEmitter::emit() {
 }
 
 void WinogradEmitter::emitTask(Value task) {
-  Value groups = scheduled("panel_groups"), one = m.constant(1);
+  Value groups = points.expr(e.schedule<WinogradScheduleAttr>().getPanelGroups().getValue()), one = m.constant(1);
   Value group = m.rem(task, groups), chunk = m.div(task, groups);
   Value count = m.mul(m.mul(blocks[0], blocks[1]), blocks[2]);
-  Value tiles = m.max(m.ceilDiv(count, m.constant(e.schedule("rows", 1))), one);
-  EvenSplit tileSplit(m, count, tiles), chunkSplit(m, tiles, m.ceilDiv(tiles, scheduled("chunk_tiles")));
+  Value tiles = m.max(m.ceilDiv(count, m.constant(e.schedule<WinogradScheduleAttr>().getRows())), one);
+  EvenSplit tileSplit(m, count, tiles),
+      chunkSplit(m, tiles,
+                 m.ceilDiv(tiles, points.expr(e.schedule<WinogradScheduleAttr>().getChunkTiles().getValue())));
   EvenSplit panelSplit(m, panels, groups);
   Value firstTile = chunkSplit.start(m, chunk), endTile = m.add(firstTile, chunkSplit.size(m, chunk));
   Value first = tileSplit.start(m, firstTile);
@@ -226,7 +227,7 @@ void WinogradEmitter::transformBlock(ValueRange at, Value to, bool border) {
 
 /// The 16 products of a tile of blocks, whose sums are at `a`, with a panel of filters.
 void WinogradEmitter::multiply(Value panel, Value a, Value rows) {
-  int64_t panelRow = spec.panel() * byteSize(acc), tileBytes = e.schedule("rows", 1) * panelRow;
+  int64_t panelRow = spec.panel() * byteSize(acc), tileBytes = e.schedule<WinogradScheduleAttr>().getRows() * panelRow;
   Value panelBytes = m.mul(channels, panelRow);
   Value all =
       m.advance(points.operandPtr(weights->argument), m.mul(points.expr(weights->layout.offset), byteSize(acc)));
@@ -269,7 +270,7 @@ LogicalResult WinogradEmitter::emitResults(Value panel, Value first, Value rows)
 
 /// The 2 x 2 results of a block for one vector of filters: A^T m A, and what follows it.
 LogicalResult WinogradEmitter::emitVector(ValueRange at, Value firstColumn, int64_t v, Value sums, Value mask) {
-  int64_t tileBytes = e.schedule("rows", 1) * spec.panel() * byteSize(acc);
+  int64_t tileBytes = e.schedule<WinogradScheduleAttr>().getRows() * spec.panel() * byteSize(acc);
   auto product = [&](int64_t i, int64_t j) -> Value {
     Value from = m.advance(sums, m.constant((i * 4 + j) * tileBytes + v * lanes * byteSize(acc)));
     return LLVM::LoadOp::create(b, loc(), vector, from, byteSize(acc));

@@ -37,7 +37,8 @@ using namespace mlir::disc;
 
 AttentionEmitter::AttentionEmitter(DeviceKernel &k, AttentionOp op, int64_t lanes)
     : k(k), b(k.b), m(k.m), op(op), points(k.points(lanes)), dims(k.shapes.dims(op.getQuery())),
-      shared(k.scheduleOrZero("shared")), queries(k.schedule("queries")) {
+      shared(k.schedule<DeviceAttentionScheduleAttr>().getShared()),
+      queries(k.schedule<DeviceAttentionScheduleAttr>().getQueries()) {
   Type element = getElementTypeOrSelf(op.getQuery().getType());
   type = element.isF64() ? element : Type(b.getF32Type());
   queryCount = SymExpr::product(ArrayRef(dims).drop_back().take_back(shared + 1)), depth = dims.back();
@@ -50,7 +51,7 @@ void AttentionEmitter::placeBlock() {
   for (const SymExpr &d : ArrayRef(dims).drop_back(2 + shared))
     batchSizes.push_back(points.expr(d));
   Value blocks = points.expr(SymExpr::ceilDiv(queryCount, SymExpr(queries))), block = k.block();
-  if (auto count = k.kernel.getScheduleAttr().getAs<ExprAttr>(kParts)) {
+  if (ExprAttr count = k.schedule<DeviceAttentionScheduleAttr>().getParts()) {
     Value memory = points.operandPtr(k.kernel.getNumInputs() + *memoryResult(k.kernel));
     parts = Parts{points.expr(count.getValue()), {}, memory};
     parts->number = m.rem(block, parts->count);

@@ -23,13 +23,6 @@ SmallVector<StringRef> disc::checkTexts(KernelFuncOp kernel) {
   return texts.takeVector();
 }
 
-int64_t DeviceKernel::schedule(StringRef name) { return kernel.getScheduleAttr().getAs<IntegerAttr>(name).getInt(); }
-
-int64_t DeviceKernel::scheduleOrZero(StringRef name) {
-  auto number = kernel.getScheduleAttr().getAs<IntegerAttr>(name);
-  return number ? number.getInt() : 0;
-}
-
 PointEmitter DeviceKernel::points(int64_t lanes) {
   ValueRange arguments = function.getArguments();
   PointEmitter points(b, kernel, KernelArguments(arguments), lanes, shapes);

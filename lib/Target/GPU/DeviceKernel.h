@@ -20,11 +20,9 @@ public:
   DeviceKernel(OpBuilder &b, KernelFuncOp kernel, gpu::GPUFuncOp function, ShapeAnalysis &shapes, int64_t warp)
       : b(b), kernel(kernel), function(function), shapes(shapes), warp(warp), loc(kernel.getLoc()), m{b, loc} {}
 
-  /// An integer of the kernel's schedule.
-  int64_t schedule(StringRef name);
-  /// 0 if the schedule does not have it.
-  int64_t scheduleOrZero(StringRef name);
-  int64_t threads() { return schedule("threads"); }
+  /// The kernel's schedule, which is one of its kind.
+  template <typename Schedule> Schedule schedule() { return cast<Schedule>(kernel.getScheduleAttr()); }
+  int64_t threads() { return kernel.getScheduleAttr().getBlockThreads(); }
 
   /// The kernel is launched only where these are multiples of `divisor`. Before points().
   void assumeMultiples(ArrayRef<SymExpr> exprs, int64_t divisor) {
@@ -104,7 +102,7 @@ SmallVector<StringRef> checkTexts(KernelFuncOp kernel);
 
 /// One of the schedules of a kernel.
 struct KernelVariant {
-  DictionaryAttr schedule;
+  ScheduleAttrInterface schedule;
   SymExpr when;                   // it serves the shapes where this is positive
   SmallVector<SymExpr> multiples; // of the schedule's `vector` there
   std::optional<SymExpr> tasks;   // if they are not the kernel's
@@ -123,7 +121,7 @@ KernelAccess loopAccess(KernelFuncOp kernel, ShapeAnalysis &shapes);
 std::optional<unsigned> tiledRun(KernelFuncOp kernel, const KernelAccess &access, ArrayRef<MergedDims> runs);
 
 /// How many blocks a row kernel of this schedule has.
-SymExpr rowBlocks(const ReductionPlan &plan, DictionaryAttr schedule, int64_t warp);
+SymExpr rowBlocks(const ReductionPlan &plan, DeviceRowScheduleAttr schedule, int64_t warp);
 
 /// Of how many parallel points a block combines the parts.
 int64_t wholesOfBlock(KernelFuncOp kernel, int64_t warp);

@@ -57,8 +57,7 @@ static SmallVector<Crossed> findCrossed(KernelFuncOp kernel, const KernelAccess 
 
 std::optional<unsigned> disc::tiledRun(KernelFuncOp kernel, const KernelAccess &access, ArrayRef<MergedDims> runs) {
   // The threads of a block are rows of a tile.
-  auto threads = kernel.getScheduleAttr().getAs<IntegerAttr>("threads");
-  if (!runs.empty() && threads.getInt() % kTile == 0)
+  if (!runs.empty() && kernel.getScheduleAttr().getBlockThreads() % kTile == 0)
     for (unsigned r = 0; r + 1 < runs.size(); ++r)
       if (!findCrossed(kernel, access, runs.back().innermost, runs[r].innermost).empty())
         return r;
@@ -138,11 +137,12 @@ static LogicalResult emitTiles(DeviceKernel &k, ArrayRef<SymExpr> domain, ArrayR
 LogicalResult disc::emitDeviceLoop(DeviceKernel &k) {
   IndexMath &m = k.m;
   ValueRange results = k.kernel.getYield().getValues();
-  // Their schedules have other fields.
+  // They have schedules of their own.
   if (!k.kernel.getBody().getOps<RunningSumOp>().empty())
     return emitDeviceRunningSum(k);
-  int64_t width = k.schedule("vector");
-  int64_t scheduled = width, count = std::max<int64_t>(k.scheduleOrZero("points"), 1), repeats = 1;
+  auto schedule = k.schedule<DeviceLoopScheduleAttr>();
+  int64_t width = schedule.getVector();
+  int64_t scheduled = width, count = std::max<int64_t>(schedule.getPoints(), 1), repeats = 1;
   // Whether a point lies in one part of a concatenation or another is asked for each, one after the other. A vector
   // must not cross the end of a part.
   if (!k.kernel.getBody().getOps<ConcatOp>().empty())

@@ -132,9 +132,10 @@ private:
 } // namespace
 
 LogicalResult MatrixProduct::emit() {
-  tileRows = k.schedule("tile_rows"), tileColumns = k.schedule("tile_columns");
-  warpRows = k.schedule("warp_rows"), warpColumns = k.schedule("warp_columns");
-  stages = k.schedule("stages"), slices = k.schedule("slices");
+  auto schedule = k.schedule<DeviceMatrixScheduleAttr>();
+  tileRows = schedule.getTileRows(), tileColumns = schedule.getTileColumns();
+  warpRows = schedule.getWarpRows(), warpColumns = schedule.getWarpColumns();
+  stages = schedule.getStages(), slices = schedule.getSlices();
   rowWarps = tileRows / warpRows, columnWarps = tileColumns / warpColumns;
   pitch = tileColumns + kPadding;
   knownDepth = source.depth().content();

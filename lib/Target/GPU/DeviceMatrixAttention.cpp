@@ -52,7 +52,7 @@ class MatrixAttention : AttentionEmitter {
 public:
   MatrixAttention(DeviceKernel &k, AttentionOp op)
       : AttentionEmitter(k, op, storedLanes(op)), element(getElementTypeOrSelf(op.getQuery().getType())),
-        unit(k.b, k.loc, element), keys(k.schedule("keys")) {}
+        unit(k.b, k.loc, element), keys(k.schedule<DeviceAttentionScheduleAttr>().getKeys()) {}
   LogicalResult emit();
 
 private:

@@ -85,9 +85,10 @@ Value TileProduct::widen(Value v) {
 }
 
 LogicalResult TileProduct::emit() {
-  int64_t tileRows = k.schedule("tile_rows"), tileColumns = k.schedule("tile_columns");
-  tileDepth = k.schedule("tile_depth");
-  threadRows = k.schedule("thread_rows"), threadColumns = k.schedule("thread_columns");
+  auto schedule = k.schedule<DeviceProductScheduleAttr>();
+  int64_t tileRows = schedule.getTileRows(), tileColumns = schedule.getTileColumns();
+  tileDepth = schedule.getTileDepth();
+  threadRows = schedule.getThreadRows(), threadColumns = schedule.getThreadColumns();
   rowThreads = tileRows / threadRows, columnThreads = tileColumns / threadColumns;
   rowCount = points.expr(source.rows()), columnCount = points.expr(source.columns());
   Value steps = points.expr(source.depth());
@@ -337,6 +338,14 @@ LogicalResult disc::emitDeviceContraction(DeviceKernel &k) {
   if (failed(parts))
     return failure();
   bool onUnit = isMatrixSchedule(k.kernel.getScheduleAttr());
+  int64_t tileRows, tileColumns;
+  if (onUnit) {
+    auto schedule = k.schedule<DeviceMatrixScheduleAttr>();
+    tileRows = schedule.getTileRows(), tileColumns = schedule.getTileColumns();
+  } else {
+    auto schedule = k.schedule<DeviceProductScheduleAttr>();
+    tileRows = schedule.getTileRows(), tileColumns = schedule.getTileColumns();
+  }
   std::optional<unsigned> memory = memoryResult(k.kernel);
   SymExpr first(0), decoded(0);
   for (const ContractionPart &part : *parts) {
@@ -358,8 +367,8 @@ LogicalResult disc::emitDeviceContraction(DeviceKernel &k) {
     };
     if (parts->size() == 1)
       return emit();
-    SymExpr tiles = info.size(info.batch) * SymExpr::ceilDiv(info.size(info.rows), SymExpr(k.schedule("tile_rows"))) *
-                    SymExpr::ceilDiv(info.size(info.columns), SymExpr(k.schedule("tile_columns")));
+    SymExpr tiles = info.size(info.batch) * SymExpr::ceilDiv(info.size(info.rows), SymExpr(tileRows)) *
+                    SymExpr::ceilDiv(info.size(info.columns), SymExpr(tileColumns));
     PointEmitter points = k.points(1);
     LogicalResult status = success();
     k.share(points.expr(first), points.expr(tiles), [&] { status = emit(); });

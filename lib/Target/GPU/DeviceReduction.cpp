@@ -578,14 +578,14 @@ static Share neighbours(DeviceKernel &k, int64_t group, Value warps = {}) {
   return share;
 }
 
-SymExpr disc::rowBlocks(const ReductionPlan &plan, DictionaryAttr schedule, int64_t warp) {
-  auto number = [&](StringRef name) { return schedule.getAs<IntegerAttr>(name).getInt(); };
+SymExpr disc::rowBlocks(const ReductionPlan &plan, DeviceRowScheduleAttr schedule, int64_t warp) {
   SymExpr rows = plan.size(plan.parallel);
-  if (schedule.contains("group"))
-    return SymExpr::ceilDiv(rows, SymExpr(number("threads") / number("group")));
-  SymExpr own(number("vector") * number("points") * warp);
+  if (schedule.getGroup())
+    return SymExpr::ceilDiv(rows, SymExpr(schedule.getThreads() / schedule.getGroup()));
+  SymExpr own(schedule.getVector() * schedule.getPoints() * warp);
   SymExpr warps = SymExpr::max(SymExpr::ceilDiv(plan.size(plan.reduced), own), SymExpr(1));
-  return SymExpr::ceilDiv(rows, SymExpr::max(SymExpr::floorDiv(SymExpr(number("threads") / warp), warps), SymExpr(1)));
+  return SymExpr::ceilDiv(rows,
+                          SymExpr::max(SymExpr::floorDiv(SymExpr(schedule.getThreads() / warp), warps), SymExpr(1)));
 }
 
 LogicalResult disc::emitDeviceRow(DeviceKernel &k, bool inParts) {
@@ -593,7 +593,8 @@ LogicalResult disc::emitDeviceRow(DeviceKernel &k, bool inParts) {
   if (failed(plan))
     return failure();
   IndexMath &m = k.m;
-  int64_t width = k.schedule("vector"), count = k.scheduleOrZero("points"), group = k.scheduleOrZero("group");
+  auto schedule = k.schedule<DeviceRowScheduleAttr>();
+  int64_t width = schedule.getVector(), count = schedule.getPoints(), group = schedule.getGroup();
   DeviceReduction rows(k, *plan, width, /*inFlight=*/width > 1 ? 4 : 8);
   PointEmitter &points = rows.getPoints();
   if (count && (!plan->hasCombiners() || rows.lanes() != width))
@@ -638,7 +639,7 @@ LogicalResult disc::emitDeviceRow(DeviceKernel &k, bool inParts) {
 }
 
 int64_t disc::wholesOfBlock(KernelFuncOp kernel, int64_t warp) {
-  int64_t threads = kernel.getScheduleAttr().getAs<IntegerAttr>("threads").getInt();
+  int64_t threads = kernel.getScheduleAttr().getBlockThreads();
   return kernel.getKind() == KernelKind::Column ? std::max<int64_t>(threads / warp, 1) : 1;
 }
 
@@ -671,7 +672,8 @@ LogicalResult disc::emitDeviceColumn(DeviceKernel &k, bool inParts) {
   if (failed(plan))
     return failure();
   IndexMath &m = k.m;
-  const int64_t lanes = std::max<int64_t>(k.scheduleOrZero("vector"), 1), columns = k.schedule("columns");
+  auto schedule = k.schedule<DeviceColumnScheduleAttr>();
+  const int64_t lanes = std::max<int64_t>(schedule.getVector(), 1), columns = schedule.getColumns();
   DeviceReduction reduction(k, *plan, lanes, /*inFlight=*/8, /*isAcross=*/true);
   if (lanes > 1 && (!plan->hasCombiners() || plan->parallel.empty() || plan->parallel.back() < plan->reduced.back() ||
                     !k.isMultiple(plan->domain[plan->parallel.back()], lanes)))

@@ -293,7 +293,7 @@ LogicalResult disc::emitDeviceRunningSum(DeviceKernel &k) {
   auto op = k.kernel.getYield().getValues().front().getDefiningOp<RunningSumOp>();
   if (!op)
     return k.kernel.emitError("a kernel with a running sum must yield it");
-  return RunningSum(k, op).emit(k.schedule("line_threads") > 1);
+  return RunningSum(k, op).emit(k.schedule<DeviceSumScheduleAttr>().getLineThreads() > 1);
 }
 
 namespace {

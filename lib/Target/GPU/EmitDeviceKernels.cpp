@@ -1,6 +1,6 @@
 //===- EmitDeviceKernels.cpp - kernels become functions of threads ----------===//
 //
-//   disc_plan.kernel_func loop @k attributes {layouts = [...], schedule = {threads = 256, vector = 4}, symbols = ["B"]}
+//   disc_plan.kernel_func loop @k attributes {layouts = [...], schedule = #disc_plan.device_loop<...>, symbols = ["B"]}
 //   { ^bb0(%x: tensor<?xf32>):
 //     %r = linalg.generic ... math.tanh ...
 //     disc_plan.yield %r : tensor<?xf32>
@@ -39,6 +39,7 @@
 #include "lib/Target/GPU/LibraryProduct.h"
 #include "lib/Transforms/Support/ReductionPlan.h"
 #include "llvm/ADT/StringSet.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 namespace mlir::disc {
 #define GEN_PASS_DEF_GPUEMITKERNELS
@@ -118,6 +119,24 @@ void leaveOnHost(KernelFuncOp kernel, ShapeAnalysis &shapes) {
   kernel->setAttr(kKernelResultsAttr, Builder(kernel.getContext()).getI64IntegerAttr(kernel.getNumResults()));
 }
 
+/// What the name of a kernel in this schedule ends with, to tell it from those in others.
+std::string suffixOf(ScheduleAttrInterface schedule) {
+  std::string suffix;
+  auto add = [&](StringRef letter, int64_t number) {
+    if (number)
+      suffix += ("_" + letter + Twine(number)).str();
+  };
+  llvm::TypeSwitch<ScheduleAttrInterface>(schedule)
+      .Case([&](DeviceLoopScheduleAttr s) { add("v", s.getVector()), add("p", s.getPoints()); })
+      .Case([&](DeviceRowScheduleAttr s) { add("v", s.getVector()), add("p", s.getPoints()); })
+      .Case([&](DeviceColumnScheduleAttr s) { add("v", s.getVector()), add("c", s.getColumns()); })
+      .Case([&](DeviceMatrixScheduleAttr s) {
+        add("r", s.getTileRows()), add("c", s.getTileColumns()), add("s", s.getSlices());
+      })
+      .Case([&](DeviceAttentionScheduleAttr s) { suffix = s.getParts() ? "_parts" : ""; });
+  return suffix;
+}
+
 /// Adds functions to the module of device code, and to the host's module the attributes that their launches need.
 struct Emission {
   OpBuilder &b;
@@ -146,12 +165,12 @@ struct Emission {
       types.append(texts.size(), b.getI64Type());
       writes += "1" + std::string(texts.size(), 's');
     }
-    auto threads = kernel.getScheduleAttr().getAs<IntegerAttr>("threads");
+    int64_t threads = kernel.getScheduleAttr().getBlockThreads();
 
     b.setInsertionPointToEnd(device.getBody());
     auto function = gpu::GPUFuncOp::create(b, loc, name.str(), b.getFunctionType(types, {}));
     function->setAttr(gpu::GPUDialect::getKernelFuncAttrName(), b.getUnitAttr());
-    function.setKnownBlockSizeAttr(b.getDenseI32ArrayAttr({int32_t(threads.getInt()), 1, 1}));
+    function.setKnownBlockSizeAttr(b.getDenseI32ArrayAttr({int32_t(threads), 1, 1}));
     function->setAttr("disc_plan.writes", b.getStringAttr(writes));
     // For checks of accesses: in an arena, one buffer directly follows another.
     for (auto [i, bytes] : llvm::enumerate(bufferBytes(kernel, shapes)))
@@ -174,7 +193,7 @@ struct Emission {
       return failure();
 
     b.setInsertionPoint(kernel);
-    auto stub = DeviceKernelOp::create(b, loc, name.str(), threads.getInt(), writes, FlatSymbolRefAttr());
+    auto stub = DeviceKernelOp::create(b, loc, name.str(), threads, writes, FlatSymbolRefAttr());
     if (!texts.empty())
       stub->setAttr(kKernelTextsAttr, b.getStrArrayAttr(texts));
     copyLaunchAttrs(kernel, stub);
@@ -187,9 +206,7 @@ struct Emission {
     if (failed(function))
       return failure();
     DeviceFunction &f = **function;
-    NamedAttrList schedule;
-    schedule.set("threads", b.getI64IntegerAttr(DeviceFunction::kThreads));
-    kernel.setScheduleAttr(schedule.getDictionary(b.getContext()));
+    kernel.setScheduleAttr(DevicePieceScheduleAttr::get(b.getContext(), DeviceFunction::kThreads));
     auto step = [&](const Twine &suffix, const SymExpr &blocks, function_ref<LogicalResult(DeviceKernel &)> emit,
                     ArrayRef<Type> extra = {}) {
       kernel.setTasksAttr(ExprAttr::get(b.getContext(), shapes.simplify(blocks)));
@@ -238,26 +255,18 @@ struct Emission {
   addSchedules(KernelFuncOp kernel,
                function_ref<FailureOr<DeviceKernelOp>(const KernelVariant &, const Twine &)> emit) {
     if (!isDeviceSchedule(kernel.getScheduleAttr()))
-      return kernel.emitError("a kernel of a device needs 'threads' in its schedule");
+      return kernel.emitError("a kernel of a device needs a schedule for blocks of threads");
     FailureOr<SmallVector<KernelVariant>> variants = kernelVariants(kernel, shapes);
     if (failed(variants))
       return failure();
-    SymExpr tasks = kernel.getTasksAttr() ? cast<ExprAttr>(kernel.getTasksAttr()).getValue() : SymExpr(0);
+    SymExpr tasks = kernel.getTasksAttr() ? kernel.getTasksAttr().getValue() : SymExpr(0);
     SmallVector<Attribute> others;
     FailureOr<DeviceKernelOp> stub = failure();
     for (const KernelVariant &variant : *variants) {
       bool isLast = &variant == &variants->back();
       std::string name = kernel.getSymName().str();
-      for (StringRef field : {"vector", "points", "rows", "columns", "slices"}) {
-        bool isTile = field == "rows" || field == "columns";
-        if (auto number = variant.schedule.getAs<IntegerAttr>(isTile ? "tile_" + field.str() : field);
-            number && !isLast)
-          name += ("_" + field.take_front() + Twine(number.getInt())).str();
-      }
-      if (kernel.getKind() == KernelKind::Column && !isLast)
-        name += ("_c" + Twine(variant.schedule.getAs<IntegerAttr>("columns").getInt())).str();
-      if (variant.schedule.contains(kParts) && !isLast)
-        name += "_parts";
+      if (!isLast)
+        name += suffixOf(variant.schedule);
       kernel.setScheduleAttr(variant.schedule);
       kernel.setTasksAttr(ExprAttr::get(b.getContext(), variant.tasks.value_or(tasks)));
       stub = emit(variant, name);
@@ -280,18 +289,19 @@ struct Emission {
     auto emit = isRow ? emitDeviceRow : emitDeviceColumn;
     FailureOr<DeviceKernelOp> whole; // one kernel combines the parts of all schedules
     return addSchedules(kernel, [&](const KernelVariant &variant, const Twine &name) -> FailureOr<DeviceKernelOp> {
-      DictionaryAttr schedule = variant.schedule;
+      auto row = dyn_cast<DeviceRowScheduleAttr>(variant.schedule);
+      auto column = dyn_cast<DeviceColumnScheduleAttr>(variant.schedule);
+      int64_t vector = row ? row.getVector() : column.getVector(), part = row ? row.getPart() : column.getPart();
       auto setTasks = [&](const SymExpr &tasks) { kernel.setTasksAttr(ExprAttr::get(b.getContext(), tasks)); };
       auto emitter = [&](bool inParts) {
         return [&, inParts](DeviceKernel &k) {
-          if (auto vector = schedule.getAs<IntegerAttr>("vector"))
-            k.assumeMultiples(variant.multiples, vector.getInt());
+          if (vector)
+            k.assumeMultiples(variant.multiples, vector);
           return emit(k, inParts);
         };
       };
       if (isRow)
-        setTasks(shapes.simplify(rowBlocks(*plan, schedule, warp)));
-      auto part = schedule.getAs<IntegerAttr>("part");
+        setTasks(shapes.simplify(rowBlocks(*plan, row, warp)));
       if (!part)
         return add(kernel, name, emitter(false));
       if (!plan->isSplittable())
@@ -313,7 +323,7 @@ struct Emission {
       for (const PlannedReduction &reduction : plan->reductions)
         values += reduction.combiners.size();
       SplitAttrs attrs{FlatSymbolRefAttr::get(parts->getSymNameAttr()), FlatSymbolRefAttr::get(whole->getSymNameAttr()),
-                       shapes.simplify(SymExpr::ceilDiv(plan->size(plan->reduced), SymExpr(part.getInt()))),
+                       shapes.simplify(SymExpr::ceilDiv(plan->size(plan->reduced), SymExpr(part))),
                        shapes.simplify(points * SymExpr(values))};
       (*all)->setAttr(kKernelSplitAttr, attrs.toAttr(b.getContext()));
       return all;
@@ -321,7 +331,7 @@ struct Emission {
   }
 
   FailureOr<DeviceKernelOp> addLoop(KernelFuncOp kernel) {
-    if (isDeviceSchedule(kernel.getScheduleAttr()) && kernel.getScheduleAttr().contains("points")) {
+    if (auto loop = dyn_cast_if_present<DeviceLoopScheduleAttr>(kernel.getScheduleAttr()); loop && loop.getPoints()) {
       KernelAccess access = loopAccess(kernel, shapes);
       SmallVector<SymExpr> domain = shapes.dims(kernel.getYield().getValues().front());
       // One block for each tile.
@@ -330,8 +340,8 @@ struct Emission {
     }
     return addSchedules(kernel, [&](const KernelVariant &variant, const Twine &name) {
       return add(kernel, name, [&](DeviceKernel &k) {
-        if (auto vector = variant.schedule.getAs<IntegerAttr>("vector"))
-          k.assumeMultiples(variant.multiples, vector.getInt());
+        if (auto loop = dyn_cast<DeviceLoopScheduleAttr>(variant.schedule))
+          k.assumeMultiples(variant.multiples, loop.getVector());
         return emitDeviceLoop(k);
       });
     });
@@ -343,7 +353,7 @@ struct Emission {
     std::optional<SymExpr> parts;
     SymExpr when;
     FailureOr<DeviceKernelOp> stub = addSchedules(kernel, [&](const KernelVariant &variant, const Twine &name) {
-      if (auto count = variant.schedule.getAs<ExprAttr>(kParts))
+      if (ExprAttr count = cast<DeviceAttentionScheduleAttr>(variant.schedule).getParts())
         parts = count.getValue(), when = variant.when;
       return add(kernel, name, emitKernel);
     });
@@ -351,10 +361,8 @@ struct Emission {
       return stub;
     AttentionOp op = *kernel.getBody().getOps<AttentionOp>().begin();
     constexpr int64_t threads = 128;
-    NamedAttrList schedule;
-    for (auto [name, value] : {std::pair<StringRef, int64_t>("threads", threads), {"queries", 1}, {"keys", 1}})
-      schedule.set(name, b.getI64IntegerAttr(value));
-    kernel.setScheduleAttr(schedule.getDictionary(b.getContext()));
+    kernel.setScheduleAttr(DeviceAttentionScheduleAttr::get(b.getContext(), threads, /*queries=*/threads / 32,
+                                                            /*keys=*/1, /*warp_rows=*/0, {}, /*shared=*/0));
     SymExpr isDivided = SymExpr::min(SymExpr::max(when, SymExpr(0)), SymExpr(1));
     SymExpr blocks = SymExpr::ceilDiv(SymExpr::product(shapes.dims(op.getResult())), SymExpr(threads));
     kernel.setTasksAttr(ExprAttr::get(b.getContext(), shapes.simplify(isDivided * blocks)));
@@ -372,9 +380,7 @@ struct Emission {
     if (!memory)
       return success();
     constexpr int64_t threads = 256;
-    NamedAttrList schedule;
-    schedule.set("threads", b.getI64IntegerAttr(threads));
-    kernel.setScheduleAttr(schedule.getDictionary(b.getContext()));
+    kernel.setScheduleAttr(DevicePieceScheduleAttr::get(b.getContext(), threads));
     SymExpr isThere = SymExpr::min(shapes.dims(kernel.getYield().getValues()[*memory])[0], SymExpr(1));
     SymExpr blocks = shapes.simplify(isThere * decodingBlocks(kernel, threads, shapes));
     kernel.setTasksAttr(ExprAttr::get(b.getContext(), blocks));
@@ -392,10 +398,7 @@ struct Emission {
       return success();
     if (!product->isWhole) {
       constexpr int64_t threads = 256, width = 4;
-      NamedAttrList schedule;
-      schedule.set("threads", b.getI64IntegerAttr(threads));
-      schedule.set("vector", b.getI64IntegerAttr(width));
-      kernel.setScheduleAttr(schedule.getDictionary(b.getContext()));
+      kernel.setScheduleAttr(DeviceLoopScheduleAttr::get(b.getContext(), threads, width, /*points=*/0));
       SymExpr total = SymExpr::product(shapes.dims(product->origin));
       kernel.setTasksAttr(ExprAttr::get(b.getContext(), SymExpr::ceilDiv(total, SymExpr(threads * width))));
       FailureOr<DeviceKernelOp> rest = add(kernel, kernel.getSymName() + "_epilogue",

@@ -4,15 +4,14 @@
 // the ends of rows, and rows that are to stay in registers must not be too long. A kernel is emitted in several
 // schedules, and the host chooses one at each launch by an expression of the symbols:
 //
-//   schedule = {group = 256, threads = 256, vector = 1, variants = [{group = 32, points = 8, threads = 256, vector =
-//   4}]}
+//   schedule = #disc_plan.device_row<threads = 256, group = 256, vector = 1>,
+//   variants = [#disc_plan.variant<#disc_plan.device_row<threads = 256, group = 32, vector = 4, points = 8>>]
 //
 // for rows of S elements is two kernels, of which the second serves the shapes where
 //
 //   1 - (S mod 4) - max(S - 1024, 0) - max(1 - S, 0)
 //
-// is positive, and the first all others. Variants of products and of attention have their conditions in the
-// schedule.
+// is positive, and the first all others. Variants of products and of attention say their conditions.
 //
 // Lit test: test/lit/GPU/kept-rows.mlir.
 //
@@ -48,12 +47,13 @@ private:
   ShapeAnalysis &shapes;
   SymExpr unless;
 };
-
-int64_t numberOf(DictionaryAttr schedule, StringRef name) {
-  auto number = schedule.getAs<IntegerAttr>(name);
-  return number ? number.getInt() : 0;
-}
 } // namespace
+
+/// The kernel's variants, best first.
+static SmallVector<VariantAttr> variantsOf(KernelFuncOp kernel) {
+  ArrayAttr variants = kernel.getVariantsAttr();
+  return variants ? llvm::to_vector(variants.getAsRange<VariantAttr>()) : SmallVector<VariantAttr>();
+}
 
 KernelAccess disc::loopAccess(KernelFuncOp kernel, ShapeAnalysis &shapes) {
   ValueRange results = kernel.getYield().getValues();
@@ -86,11 +86,12 @@ SmallVector<SymExpr> disc::concatenatedExtents(KernelFuncOp kernel, ShapeAnalysi
 
 /// A loop whose rows may or may not end with a vector: twice in the schedule that it has.
 static SmallVector<KernelVariant> loopVariants(KernelFuncOp kernel, ShapeAnalysis &shapes) {
-  DictionaryAttr schedule = kernel.getScheduleAttr();
+  ScheduleAttrInterface schedule = kernel.getScheduleAttr();
   SmallVector<KernelVariant> variants{{schedule, SymExpr(1), {}, {}}};
-  int64_t width = numberOf(schedule, "vector");
-  if (width <= 1 || !kernel.getBody().getOps<RunningSumOp>().empty())
+  auto loop = dyn_cast<DeviceLoopScheduleAttr>(schedule);
+  if (!loop || loop.getVector() <= 1)
     return variants;
+  int64_t width = loop.getVector();
   KernelAccess access = loopAccess(kernel, shapes);
   SmallVector<MergedDims> runs = access.mergedRuns(0, shapes.dims(kernel.getYield().getValues().front()).size());
   // A single run has one end, and a tail there.
@@ -110,11 +111,8 @@ static SmallVector<KernelVariant> loopVariants(KernelFuncOp kernel, ShapeAnalysi
 
 static FailureOr<SmallVector<KernelVariant>> rowVariants(KernelFuncOp kernel, ShapeAnalysis &shapes) {
   SmallVector<KernelVariant> variants;
-  DictionaryAttr schedule = kernel.getScheduleAttr();
-  NamedAttrList rest(schedule);
-  auto list = cast_if_present<ArrayAttr>(rest.erase(kVariants));
-  KernelVariant last{rest.getDictionary(kernel.getContext()), SymExpr(1), {}, {}};
-  if (list) {
+  SmallVector<VariantAttr> list = variantsOf(kernel);
+  if (!list.empty()) {
     FailureOr<ReductionPlan> plan = ReductionPlan::get(kernel, kernel.getBody().front(), shapes);
     if (failed(plan))
       return failure();
@@ -125,8 +123,9 @@ static FailureOr<SmallVector<KernelVariant>> rowVariants(KernelFuncOp kernel, Sh
     for (const MergedDims &run : runs)
       others.push_back(run.innermost);
     SymExpr length = plan->size(plan->reduced);
-    for (auto own : list.getAsRange<DictionaryAttr>()) {
-      int64_t width = numberOf(own, "vector"), count = numberOf(own, "points"), group = numberOf(own, "group");
+    for (VariantAttr each : list) {
+      auto own = cast<DeviceRowScheduleAttr>(each.getSchedule());
+      int64_t width = own.getVector(), count = own.getPoints(), group = own.getGroup();
       KernelVariant variant{own, SymExpr(1), {}, {}};
       Conditions conditions(shapes);
       if (width > 1) {
@@ -138,7 +137,7 @@ static FailureOr<SmallVector<KernelVariant>> rowVariants(KernelFuncOp kernel, Sh
       if (count) {
         // A value that is the same along a row is read at one of its points.
         conditions.atMost(SymExpr(1), length);
-        conditions.atMost(length, SymExpr((group ? group : numberOf(own, "threads")) * width * count));
+        conditions.atMost(length, SymExpr((group ? group : own.getThreads()) * width * count));
       }
       variant.when = conditions.take();
       variants.push_back(variant);
@@ -146,27 +145,25 @@ static FailureOr<SmallVector<KernelVariant>> rowVariants(KernelFuncOp kernel, Sh
         return variants;
     }
   }
-  variants.push_back(last);
+  variants.push_back({kernel.getScheduleAttr(), SymExpr(1), {}, {}});
   return variants;
 }
 
 /// Vectors must not cross the ends of rows of columns.
 static FailureOr<SmallVector<KernelVariant>> columnVariants(KernelFuncOp kernel, ShapeAnalysis &shapes) {
   SmallVector<KernelVariant> variants;
-  NamedAttrList rest(kernel.getScheduleAttr());
-  auto list = cast_if_present<ArrayAttr>(rest.erase(kVariants));
+  SmallVector<VariantAttr> list = variantsOf(kernel);
   FailureOr<ReductionPlan> plan = ReductionPlan::get(kernel, kernel.getBody().front(), shapes);
   if (failed(plan))
     return failure();
   SymExpr outer(1), inner(1);
   for (unsigned d : plan->parallel)
     (d > plan->reduced.back() ? inner : outer) *= plan->domain[d];
-  auto tasks = [&](DictionaryAttr own) {
-    return shapes.simplify(outer * SymExpr::ceilDiv(inner, SymExpr(numberOf(own, "columns"))));
+  auto tasks = [&](DeviceColumnScheduleAttr own) {
+    return shapes.simplify(outer * SymExpr::ceilDiv(inner, SymExpr(own.getColumns())));
   };
-  if (!list)
-    list = ArrayAttr::get(kernel.getContext(), {});
-  for (auto own : list.getAsRange<DictionaryAttr>()) {
+  for (VariantAttr each : list) {
+    auto own = cast<DeviceColumnScheduleAttr>(each.getSchedule());
     unsigned innermost = plan->parallel.back();
     KernelAccess access(kernel, shapes, plan->domain);
     readReductions(access, kernel, *plan, shapes);
@@ -175,16 +172,16 @@ static FailureOr<SmallVector<KernelVariant>> columnVariants(KernelFuncOp kernel,
     KernelVariant variant{own, SymExpr(1), {}, tasks(own)};
     variant.multiples = access.vectorMultiples(innermost, plan->domain[innermost], others);
     Conditions conditions(shapes);
-    conditions.multiples(variant.multiples, numberOf(own, "vector"));
+    conditions.multiples(variant.multiples, own.getVector());
     // One that is not the last has more columns side by side than short rows have.
-    if (own != *(list.end() - 1))
-      conditions.atMost(SymExpr(numberOf(own, "columns")), inner);
+    if (each != list.back())
+      conditions.atMost(SymExpr(own.getColumns()), inner);
     variant.when = conditions.take();
     variants.push_back(variant);
     if (variant.when.isConstant(1))
       return variants;
   }
-  DictionaryAttr last = rest.getDictionary(kernel.getContext());
+  auto last = cast<DeviceColumnScheduleAttr>(kernel.getScheduleAttr());
   variants.push_back({last, SymExpr(1), {}, tasks(last)});
   return variants;
 }
@@ -192,15 +189,9 @@ static FailureOr<SmallVector<KernelVariant>> columnVariants(KernelFuncOp kernel,
 /// Each with a condition and tasks of its own.
 static SmallVector<KernelVariant> variantsWithTasks(KernelFuncOp kernel) {
   SmallVector<KernelVariant> variants;
-  NamedAttrList rest(kernel.getScheduleAttr());
-  if (auto list = cast_if_present<ArrayAttr>(rest.erase(kVariants)))
-    for (auto variant : list.getAsRange<DictionaryAttr>()) {
-      NamedAttrList own(variant);
-      SymExpr when = cast<ExprAttr>(own.erase(kVariantWhen)).getValue();
-      SymExpr tasks = cast<ExprAttr>(own.erase(kVariantTasks)).getValue();
-      variants.push_back({own.getDictionary(kernel.getContext()), when, {}, tasks});
-    }
-  variants.push_back({rest.getDictionary(kernel.getContext()), SymExpr(1), {}, {}});
+  for (VariantAttr own : variantsOf(kernel))
+    variants.push_back({own.getSchedule(), own.getWhen().getValue(), {}, own.getTasks().getValue()});
+  variants.push_back({kernel.getScheduleAttr(), SymExpr(1), {}, {}});
   return variants;
 }
 

@@ -219,6 +219,14 @@ private:
 };
 } // namespace
 
+/// Where a library is to compute the product; null if it never is.
+static ExprAttr libraryCondition(ScheduleAttrInterface schedule) {
+  if (auto tiles = dyn_cast_if_present<DeviceProductScheduleAttr>(schedule))
+    return tiles.getLibrary();
+  auto matrix = dyn_cast_if_present<DeviceMatrixScheduleAttr>(schedule);
+  return matrix ? matrix.getLibrary() : ExprAttr();
+}
+
 std::optional<LibraryProduct> disc::libraryProduct(KernelFuncOp kernel, ShapeAnalysis &shapes) {
   FailureOr<std::vector<ContractionPart>> parts = contractionParts(kernel, kernel.getBody().front(), shapes);
   if (failed(parts) || parts->size() != 1 || parts->front().products.size() != 1)
@@ -232,7 +240,8 @@ std::optional<LibraryProduct> disc::libraryProduct(KernelFuncOp kernel, ShapeAna
   LibraryProduct out;
   Value product = linalg::GenericOp(info.op).getResult(0);
   Type element = info.lhsElement; // the sums are of f32 in any case
-  if (!kernel.getScheduleAttr() || !kernel.getScheduleAttr().contains(kLibraryWhen))
+  ExprAttr when = libraryCondition(kernel.getScheduleAttr());
+  if (!when)
     return std::nullopt;
   if (yields.size() != 1 || !(element.isF32() || element.isF16() || element.isBF16()) || info.rhsElement != element ||
       !getElementTypeOrSelf(product.getType()).isF32() || getElementTypeOrSelf(yields[0].getType()) != element)
@@ -288,7 +297,7 @@ std::optional<LibraryProduct> disc::libraryProduct(KernelFuncOp kernel, ShapeAna
   if (bias)
     out.attrs.operands.push_back(*bias);
   out.attrs.extents = {own.size(own.batch), m, n, k, a->apart, b->apart, m * n};
-  out.attrs.when = kernel.getScheduleAttr().getAs<ExprAttr>(kLibraryWhen).getValue();
+  out.attrs.when = when.getValue();
   out.attrs.dtype = element.isF32() ? DISC_F32 : element.isF16() ? DISC_F16 : DISC_BF16;
   out.attrs.aColumns = a->byColumns;
   out.attrs.bColumns = b->byColumns;
@@ -300,7 +309,8 @@ LogicalResult disc::emitDeviceEpilogue(DeviceKernel &k, const LibraryProduct &pr
   Value result = k.kernel.getYield().getValues()[0], tensor = product.origin;
   SmallVector<SymExpr> domain = k.shapes.dims(tensor);
   SymExpr total = SymExpr::product(domain);
-  int64_t width = std::gcd(k.schedule("vector"), std::max<int64_t>(domain.back().content(), 1));
+  int64_t width =
+      std::gcd(k.schedule<DeviceLoopScheduleAttr>().getVector(), std::max<int64_t>(domain.back().content(), 1));
   PointEmitter points = k.points(width);
   Value threads = m.constant(k.threads());
   Value first = m.add(m.mul(k.block(), threads), k.thread()), step = m.mul(k.blocks(), threads);

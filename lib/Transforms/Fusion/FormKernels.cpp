@@ -177,8 +177,7 @@ struct FormKernels : disc::impl::FormKernelsBase<FormKernels> {
       types.push_back(v.getType());
     std::string reason = llvm::join(group.reasons, "; with ");
     auto kernel = KernelOp::create(b, loc, types, inputs.getArrayRef(), group.kind,
-                                   b.getStringAttr(kernelName(members, group.kind)), b.getStringAttr(reason),
-                                   DictionaryAttr(), Attribute(), Attribute(), Attribute());
+                                   b.getStringAttr(kernelName(members, group.kind)), b.getStringAttr(reason));
     Block *body = &kernel.getBody().emplaceBlock();
     IRMapping map;
     for (Value v : inputs)

@@ -161,8 +161,7 @@ static KernelOp merge(KernelOp a, KernelOp b, unsigned &times) {
   std::string reason =
       (a.getReason().value_or("") + "; with a product of the same input: " + b.getReason().value_or("")).str();
   auto merged = KernelOp::create(builder, builder.getFusedLoc({a.getLoc(), b.getLoc()}), types, inputs,
-                                 KernelKind::Contraction, builder.getStringAttr(name), builder.getStringAttr(reason),
-                                 DictionaryAttr(), Attribute(), Attribute(), Attribute());
+                                 KernelKind::Contraction, builder.getStringAttr(name), builder.getStringAttr(reason));
   Block *body = &merged.getBody().emplaceBlock();
   for (Value input : inputs)
     body->addArgument(input.getType(), input.getLoc());

@@ -186,8 +186,8 @@ const SizeChecker::KernelSizes &SizeChecker::sizesOf(KernelFuncOp kernel) {
                                 op->getLoc()});
     }
   });
-  auto addExpr = [&](Attribute attr, StringRef what) {
-    SymExpr expr = attr ? cast<ExprAttr>(attr).getValue() : SymExpr();
+  auto addExpr = [&](ExprAttr attr, StringRef what) {
+    SymExpr expr = attr ? attr.getValue() : SymExpr();
     if (ShapeAnalysis::isExpressible(expr))
       result.sizes.push_back({expr, boundOf(expr),
                               where(kernel.getLoc()) + "kernel '" + kernel.getSymName().str() + "'" + needs(expr, what),

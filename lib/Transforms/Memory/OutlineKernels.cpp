@@ -72,10 +72,10 @@ struct OutlineKernels : disc::impl::OutlineKernelsBase<OutlineKernels> {
 
     // The body is moved, so take it after the analysis has answered.
     OpBuilder b(context);
-    auto func =
-        KernelFuncOp::create(b, kernel.getLoc(), "k", StringAttr(), kernel.getKind(), b.getStrArrayAttr({}),
-                             b.getArrayAttr(layouts), b.getArrayAttr(argDims), StringAttr(), kernel.getScheduleAttr(),
-                             kernel.getTasksAttr(), kernel.getScratchAttr(), kernel.getCostAttr());
+    auto func = KernelFuncOp::create(b, kernel.getLoc(), "k", StringAttr(), kernel.getKind(), b.getStrArrayAttr({}),
+                                     b.getArrayAttr(layouts), b.getArrayAttr(argDims), StringAttr(),
+                                     kernel.getScheduleAttr(), kernel.getVariantsAttr(), kernel.getTasksAttr(),
+                                     kernel.getScratchAttr(), kernel.getCostAttr());
     IRMapping map;
     kernel.getBody().cloneInto(&func.getBody(), map);
     unifySymbols(func, shapes);

@@ -127,8 +127,8 @@ bool FlowPlanner::isRepeatable(Operation *op) {
 SymExpr FlowPlanner::costOf(Operation *op) {
   if (auto call = dyn_cast<CallOp>(op)) {
     auto kernel = module.lookupSymbol<KernelFuncOp>(call.getCallee());
-    auto tasks = dyn_cast_or_null<ExprAttr>(kernel ? kernel.getTasksAttr() : Attribute());
-    auto cost = dyn_cast_or_null<ExprAttr>(kernel ? kernel.getCostAttr() : Attribute());
+    ExprAttr tasks = kernel ? kernel.getTasksAttr() : ExprAttr();
+    ExprAttr cost = kernel ? kernel.getCostAttr() : ExprAttr();
     if (tasks && cost)
       return tasks.getValue() * cost.getValue();
     constexpr int64_t kBytesPerNs = 8;

@@ -306,7 +306,7 @@ void EntryBuilder::fit() {
   llvm::SetVector<Attribute> scratch;
   func.walk([&](CallOp kernel) {
     auto callee = module.lookupSymbol<KernelFuncOp>(kernel.getCallee());
-    if (auto needed = dyn_cast_or_null<ExprAttr>(callee ? callee.getScratchAttr() : Attribute());
+    if (auto needed = callee ? callee.getScratchAttr() : ExprAttr();
         needed && !needed.getValue().isConstant(0) && epochOf(needed.getValue(), step.lookup(kernel)) == 0)
       scratch.insert(needed);
   });

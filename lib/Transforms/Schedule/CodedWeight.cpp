@@ -224,7 +224,7 @@ Value disc::loopKernelAtLoad(OpBuilder &b, Location loc, StringRef name, StringR
                              function_ref<Value(OpBuilder &, Location, ValueRange)> point) {
   maps.push_back(b.getMultiDimIdentityMap(type.getRank()));
   auto kernel = KernelOp::create(b, loc, TypeRange{type}, inputs, KernelKind::Loop, b.getStringAttr(name),
-                                 b.getStringAttr(reason), DictionaryAttr(), Attribute(), Attribute(), Attribute());
+                                 b.getStringAttr(reason));
   Block *body = &kernel.getBody().emplaceBlock();
   OpBuilder nested = OpBuilder::atBlockBegin(body);
   SmallVector<Value> arguments;
@@ -253,8 +253,7 @@ Value disc::tensorAtLoad(const PointOperand &operand, OpBuilder &b) {
   Value inner = copy->getResult(cast<OpResult>(operand.tensor).getResultNumber());
   OpBuilder nested(own.getTerminator());
   auto only = KernelOp::create(b, from.getLoc(), TypeRange{inner.getType()}, from.getInputs(), KernelKind::Loop,
-                               from.getNameAttr(), from.getReasonAttr(), DictionaryAttr(), Attribute(), Attribute(),
-                               Attribute());
+                               from.getNameAttr(), from.getReasonAttr());
   own.getTerminator()->erase();
   nested.setInsertionPointToEnd(&own);
   YieldOp::create(nested, from.getLoc(), inner);

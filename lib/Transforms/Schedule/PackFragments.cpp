@@ -193,7 +193,7 @@ private:
   static Value gather(OpBuilder &b, Location loc, StringRef name, StringRef reason, Value source, RankedTensorType type,
                       function_ref<Value(Numbers &, Value)> point) {
     auto kernel = KernelOp::create(b, loc, TypeRange{type}, ValueRange{source}, KernelKind::Loop, b.getStringAttr(name),
-                                   b.getStringAttr(reason), DictionaryAttr(), Attribute(), Attribute(), Attribute());
+                                   b.getStringAttr(reason));
     Block *body = &kernel.getBody().emplaceBlock();
     Value whole = body->addArgument(source.getType(), loc);
     OpBuilder nested = OpBuilder::atBlockBegin(body);

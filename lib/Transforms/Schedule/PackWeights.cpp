@@ -172,8 +172,7 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
                           int64_t panel, Side side) {
     auto kernel =
         KernelOp::create(b, loc, TypeRange{type}, ValueRange{source}, KernelKind::Pack, b.getStringAttr("pack"),
-                         b.getStringAttr("weights in the order in which products read them"), DictionaryAttr(),
-                         Attribute(), Attribute(), Attribute());
+                         b.getStringAttr("weights in the order in which products read them"));
     Block *inner = &kernel.getBody().emplaceBlock();
     Value in = inner->addArgument(source.getType(), loc);
     OpBuilder nested = OpBuilder::atBlockBegin(inner);
@@ -252,8 +251,7 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     auto narrow = RankedTensorType::get(type.getShape(), to);
     Location loc = whole.getLoc();
     auto kernel = KernelOp::create(b, loc, TypeRange{narrow}, ValueRange{whole}, KernelKind::Loop,
-                                   b.getStringAttr("round"), b.getStringAttr("activations of products, rounded once"),
-                                   DictionaryAttr(), Attribute(), Attribute(), Attribute());
+                                   b.getStringAttr("round"), b.getStringAttr("activations of products, rounded once"));
     SmallVector<SymExpr> dims = shapes.dims(whole);
     Block *body = &kernel.getBody().emplaceBlock();
     Value in = body->addArgument(type, loc);

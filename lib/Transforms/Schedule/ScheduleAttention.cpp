@@ -2,12 +2,13 @@
 //
 //   disc_plan.kernel attention ins(%q, %k, %v : tensor<?x12x?x32xf32>, ...) ...
 // gets
-//   schedule = {rows = 14, keys = 252, query_scratch = <0>, score_scratch = <E * 128>, out_scratch = <...>},
+//   schedule = #disc_plan.attention<rows = 14, keys = 252, query_scratch = <0>, score_scratch = <E * 128>,
+//                                   out_scratch = <...>, few = <queries = 4, ...>>,
 //   tasks = <B * 12 * ((L + 31) floordiv 32)>
 //
 // A task takes two vectors of queries of one head. Its scratch memory holds those queries transposed, their scores for
 // a run of keys (which leaves a third of the first-level cache to keys, values and the rest), and the result
-// transposed. Up to `few_queries` of them a head are done otherwise, row by row, where keys and values allow: a task is
+// transposed. A few of them a head (`few`) are done otherwise, row by row, where keys and values allow: a task is
 // then all queries that share a head of keys, those of the batch dimensions `shared_dims` included.
 //
 // Test: test/lit/Schedule/attention.mlir
@@ -109,24 +110,13 @@ LogicalResult disc::scheduleAttention(KernelOp kernel, ShapeAnalysis &shapes, co
   MLIRContext *context = kernel.getContext();
   Builder b(context);
   auto expr = [&](const SymExpr &e) { return ExprAttr::get(context, e); };
-  NamedAttrList schedule;
-  schedule.set("rows", b.getI64IntegerAttr(rows));
-  schedule.set("keys", b.getI64IntegerAttr(keys));
-  schedule.set("query_scratch", expr(0));
-  schedule.set("score_scratch", expr(scores));
-  schedule.set("out_scratch", expr(out));
-
   RowSchedule few = scheduleRows(kernel, op, shapes, target, bits);
+  FewQueriesAttr fewQueries;
   if (few.fewQueries) {
-    schedule.set("few_queries", b.getI64IntegerAttr(few.fewQueries));
-    schedule.set("shared_dims", b.getDenseI64ArrayAttr(few.sharedDims));
-    schedule.set("row_keys", b.getI64IntegerAttr(few.keys));
     // Tensors that leave no room for anything else in the second-level cache.
-    schedule.set("large_bytes", b.getI64IntegerAttr(target.l2Bytes / 2));
-    schedule.set("row_queries", expr(0));
-    schedule.set("row_scores", expr(few.scores));
-    schedule.set("row_results", expr(few.results));
-    schedule.set("row_stats", expr(few.stats));
+    int64_t large = target.l2Bytes / 2;
+    fewQueries = FewQueriesAttr::get(context, few.fewQueries, b.getDenseI64ArrayAttr(few.sharedDims), few.keys, large,
+                                     expr(0), expr(few.scores), expr(few.results), expr(few.stats));
     if (shapes.range(l).max && *shapes.range(l).max <= few.fewQueries) {
       tasks = few.tasks, scratch = few.scratch, cost = few.cost;
     } else {
@@ -138,7 +128,7 @@ LogicalResult disc::scheduleAttention(KernelOp kernel, ShapeAnalysis &shapes, co
       scratch = SymExpr::max(scratch, few.scratch);
     }
   }
-  kernel.setScheduleAttr(schedule.getDictionary(context));
+  kernel.setScheduleAttr(AttentionScheduleAttr::get(context, rows, keys, expr(0), expr(scores), expr(out), fewQueries));
   kernel.setTasksAttr(expr(tasks));
   kernel.setScratchAttr(expr(scratch));
   kernel.setCostAttr(expr(cost));

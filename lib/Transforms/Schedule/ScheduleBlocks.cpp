@@ -3,7 +3,8 @@
 //   disc_plan.kernel row ins(%x) -> tensor<?x?x384xf32> attributes {reason = ...} {...}
 // becomes
 //   disc_plan.kernel row ins(%x) -> tensor<?x?x384xf32> attributes {reason = ...,
-//     schedule = {group = 32 : i64, threads = 256 : i64, vector = 4 : i64}, tasks = (B * S + 7) floordiv 8, ...} {...}
+//     schedule = #disc_plan.device_row<threads = 256, group = 32, vector = 4>, tasks = (B * S + 7) floordiv 8, ...}
+//     {...}
 //
 // A task is a block of `threads` threads. What one does:
 //   loop         `threads * vector * points` elements of the domain, in row-major order
@@ -51,7 +52,8 @@ constexpr int64_t kThreads = 256;
 class BlockScheduler {
 public:
   BlockScheduler(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target)
-      : kernel(kernel), body(kernel.getBody().front()), shapes(shapes), target(target), warp(target.warp) {}
+      : kernel(kernel), context(kernel.getContext()), body(kernel.getBody().front()), shapes(shapes), target(target),
+        warp(target.warp) {}
 
   LogicalResult run();
   /// The kernel, if another one is in its place.
@@ -85,17 +87,18 @@ private:
   /// Elements that make 16 bytes of the widest of the kernel's buffers, of those that have not one element for each of
   /// `uniform` rows.
   int64_t vector(std::optional<SymExpr> uniform = {});
-  using Numbers = SmallVector<std::pair<StringRef, int64_t>, 4>;
-  std::optional<Numbers> keptRow(const ReductionPlan &plan, int64_t width);
-  SmallVector<Numbers> keptRows(const ReductionPlan &plan, int64_t width, int64_t shortest, int64_t longest);
-  DictionaryAttr schedule(const Numbers &numbers);
-  void set(const SymExpr &tasks, const Numbers &numbers);
-  /// Schedules for some shapes, best first.
-  void setVariants(ArrayRef<Numbers> variants);
-  /// Where a few blocks would reduce much, parts of so many elements may have a block each.
-  void setPart(const ReductionPlan &plan, int64_t part);
+  /// Where few blocks would reduce much, parts of so many elements may have a block each; 0 where they may not.
+  int64_t partOf(const ReductionPlan &plan, int64_t elements);
+  using Rows = SmallVector<DeviceRowScheduleAttr>;
+  DeviceRowScheduleAttr keptRow(const ReductionPlan &plan, int64_t width);
+  Rows keptRows(const ReductionPlan &plan, int64_t width, int64_t shortest, int64_t longest, int64_t part);
+  ExprAttr expr(const SymExpr &e) { return ExprAttr::get(context, shapes.simplify(e)); }
+  void set(const SymExpr &tasks, ScheduleAttrInterface schedule);
+  /// For some shapes, best first.
+  void setVariants(ArrayRef<VariantAttr> variants);
 
   KernelOp kernel, replaced;
+  MLIRContext *context;
   Block &body;
   ShapeAnalysis &shapes;
   const TargetInfo &target;
@@ -124,47 +127,28 @@ struct ScheduleBlocks : disc::impl::ScheduleBlocksBase<ScheduleBlocks> {
 };
 } // namespace
 
-DictionaryAttr BlockScheduler::schedule(const Numbers &numbers) {
-  Builder b(kernel.getContext());
-  NamedAttrList schedule;
-  for (auto [name, value] : numbers)
-    schedule.set(name, b.getI64IntegerAttr(value));
-  return schedule.getDictionary(b.getContext());
+void BlockScheduler::setVariants(ArrayRef<VariantAttr> variants) {
+  SmallVector<Attribute> list(variants.begin(), variants.end());
+  if (!list.empty())
+    kernel.setVariantsAttr(ArrayAttr::get(context, list));
 }
 
-void BlockScheduler::setVariants(ArrayRef<Numbers> variants) {
-  if (variants.empty())
-    return;
-  NamedAttrList whole(kernel.getScheduleAttr());
-  auto list = llvm::map_to_vector(variants, [&](const Numbers &each) -> Attribute { return schedule(each); });
-  whole.set(kVariants, ArrayAttr::get(kernel.getContext(), list));
-  kernel.setScheduleAttr(whole.getDictionary(kernel.getContext()));
-}
-
-void BlockScheduler::set(const SymExpr &tasks, const Numbers &numbers) {
-  Builder b(kernel.getContext());
-  kernel.setScheduleAttr(schedule(numbers));
-  kernel.setTasksAttr(ExprAttr::get(b.getContext(), tasks));
+void BlockScheduler::set(const SymExpr &tasks, ScheduleAttrInterface schedule) {
+  kernel.setScheduleAttr(schedule);
+  kernel.setTasksAttr(ExprAttr::get(context, tasks));
   // Blocks have memory of their own, and the host does not divide their work.
-  kernel.setScratchAttr(ExprAttr::get(b.getContext(), SymExpr(0)));
-  kernel.setCostAttr(ExprAttr::get(b.getContext(), SymExpr(0)));
+  kernel.setScratchAttr(ExprAttr::get(context, SymExpr(0)));
+  kernel.setCostAttr(ExprAttr::get(context, SymExpr(0)));
 }
 
-void BlockScheduler::setPart(const ReductionPlan &plan, int64_t part) {
-  if (!plan.isSplittable() || shapes.range(plan.size(plan.reduced)).max.value_or(INT64_MAX) <= part)
-    return;
-  auto with = [&](DictionaryAttr schedule) {
-    NamedAttrList fields(schedule);
-    fields.set("part", Builder(kernel.getContext()).getI64IntegerAttr(part));
-    return fields.getDictionary(kernel.getContext());
-  };
-  NamedAttrList whole(with(kernel.getScheduleAttr()));
-  if (auto variants = dyn_cast_if_present<ArrayAttr>(whole.get(kVariants))) {
-    auto list = llvm::map_to_vector(variants.getAsRange<DictionaryAttr>(),
-                                    [&](DictionaryAttr each) -> Attribute { return with(each); });
-    whole.set(kVariants, ArrayAttr::get(kernel.getContext(), list));
-  }
-  kernel.setScheduleAttr(whole.getDictionary(kernel.getContext()));
+int64_t BlockScheduler::partOf(const ReductionPlan &plan, int64_t elements) {
+  bool isLong = shapes.range(plan.size(plan.reduced)).max.value_or(INT64_MAX) > elements;
+  return plan.isSplittable() && isLong ? elements : 0;
+}
+
+/// One whose conditions follow from the layouts of buffers.
+static VariantAttr withoutCondition(ScheduleAttrInterface schedule) {
+  return VariantAttr::get(schedule.getContext(), schedule, ExprAttr(), ExprAttr());
 }
 
 int64_t BlockScheduler::vector(std::optional<SymExpr> uniform) {
@@ -190,7 +174,7 @@ LogicalResult BlockScheduler::run() {
     int64_t width = vector(), points = loopPoints();
     SymExpr total = SymExpr::product(shapes.dims(kernel.getYield().getValues().front()));
     set(SymExpr::ceilDiv(total, SymExpr(kThreads * width * points)),
-        {{"threads", kThreads}, {"vector", width}, {"points", points}});
+        DeviceLoopScheduleAttr::get(context, kThreads, width, points));
     return success();
   }
   case KernelKind::Row:
@@ -269,9 +253,9 @@ LogicalResult BlockScheduler::runningSum(RunningSumOp op) {
   SymExpr lines = SymExpr::product(ArrayRef(dims).take_front(op.getDim())) * inner;
   // Lines side by side are read side by side, if there are as many as a warp has threads.
   if (shapes.typical(inner) >= warp)
-    set(SymExpr::ceilDiv(lines, SymExpr(kThreads)), {{"threads", kThreads}, {"line_threads", 1}});
+    set(SymExpr::ceilDiv(lines, SymExpr(kThreads)), DeviceSumScheduleAttr::get(context, kThreads, 1));
   else
-    set(lines, {{"threads", kThreads}, {"line_threads", kThreads}});
+    set(lines, DeviceSumScheduleAttr::get(context, kThreads, kThreads));
   return success();
 }
 
@@ -287,9 +271,8 @@ LogicalResult BlockScheduler::row() {
   SymExpr inner = plan->domain[plan->reduced.back()];
   int64_t widest = vector(rows), width = std::gcd(widest, std::max<int64_t>(inner.content(), 1));
   if (keeps && length.isConstant())
-    if (std::optional<Numbers> schedule = keptRow(*plan, width)) {
-      auto [threads, group] = std::pair((*schedule)[0].second, (*schedule)[1].second);
-      set(SymExpr::ceilDiv(rows, SymExpr(threads / group)), *schedule);
+    if (DeviceRowScheduleAttr schedule = keptRow(*plan, width)) {
+      set(SymExpr::ceilDiv(rows, SymExpr(schedule.getThreads() / schedule.getGroup())), schedule);
       return success();
     }
 
@@ -298,19 +281,20 @@ LogicalResult BlockScheduler::row() {
   // Of rows that are kept, only those that are too long are left.
   if (typical <= 8 * warp * width && !keeps)
     group = std::min<int64_t>(warp, llvm::PowerOf2Ceil(std::max<int64_t>(std::min(longest, INT64_MAX / 2) / width, 1)));
-  SmallVector<Numbers> variants;
+  int64_t part = partOf(*plan, 16384);
+  Rows variants;
   bool mayBeVectors = width > 1 || !inner.isConstant();
   for (int64_t lanes : mayBeVectors &&widest > 1 ? SmallVector<int64_t>{widest, 1} : SmallVector<int64_t>{1}) {
     if (lanes < width)
       break; // all rows are vectors of more
     if (keeps)
-      variants.append(keptRows(*plan, lanes, shortest, longest));
+      variants.append(keptRows(*plan, lanes, shortest, longest, part));
     if (lanes > width)
-      variants.push_back({{"threads", kThreads}, {"group", group}, {"vector", lanes}});
+      variants.push_back(DeviceRowScheduleAttr::get(context, kThreads, group, lanes, 0, part));
   }
-  set(SymExpr::ceilDiv(rows, SymExpr(kThreads / group)), {{"threads", kThreads}, {"group", group}, {"vector", width}});
-  setVariants(variants);
-  setPart(*plan, 16384);
+  set(SymExpr::ceilDiv(rows, SymExpr(kThreads / group)),
+      DeviceRowScheduleAttr::get(context, kThreads, group, width, 0, part));
+  setVariants(llvm::map_to_vector(variants, withoutCondition));
   return success();
 }
 
@@ -319,13 +303,13 @@ static int64_t keptPoints(const ReductionPlan &plan, int64_t width, int64_t regi
   return std::min<int64_t>(registers / std::max<int64_t>(plan.kept * width, 1), width > 1 ? 8 : 16);
 }
 
-/// Rows of a known length: as few warps as can keep one, since those of several wait for each other. None if it is too
+/// Rows of a known length: as few warps as can keep one, since those of several wait for each other. Null if it is too
 /// long.
-std::optional<BlockScheduler::Numbers> BlockScheduler::keptRow(const ReductionPlan &plan, int64_t width) {
+DeviceRowScheduleAttr BlockScheduler::keptRow(const ReductionPlan &plan, int64_t width) {
   int64_t vectors = plan.size(plan.reduced).constant() / width;
   if (vectors < warp) {
     int64_t group = llvm::PowerOf2Ceil(std::max<int64_t>(vectors, 1));
-    return Numbers{{"threads", kThreads}, {"group", group}, {"vector", width}, {"points", 1}};
+    return DeviceRowScheduleAttr::get(context, kThreads, group, width, /*points=*/1, /*part=*/0);
   }
   for (int64_t warps = 1; warps * warp <= 1024; ++warps) {
     // 1024 threads have 64 registers each.
@@ -334,30 +318,30 @@ std::optional<BlockScheduler::Numbers> BlockScheduler::keptRow(const ReductionPl
       continue;
     // Blocks of several warps have one row.
     int64_t group = warps * warp;
-    return Numbers{{"threads", warps > 1 ? group : kThreads}, {"group", group}, {"vector", width}, {"points", points}};
+    return DeviceRowScheduleAttr::get(context, warps > 1 ? group : kThreads, group, width, points, /*part=*/0);
   }
-  return std::nullopt;
+  return {};
 }
 
 /// Rows of lengths that are known at run time. Two kernels for them: few vectors for each thread of a warp, and as many
 /// as it can keep, in as many warps as the row needs.
-SmallVector<BlockScheduler::Numbers> BlockScheduler::keptRows(const ReductionPlan &plan, int64_t width,
-                                                              int64_t shortest, int64_t longest) {
-  SmallVector<Numbers> variants;
+BlockScheduler::Rows BlockScheduler::keptRows(const ReductionPlan &plan, int64_t width, int64_t shortest,
+                                              int64_t longest, int64_t part) {
+  Rows variants;
   int64_t most = keptPoints(plan, width, 48);
   constexpr int64_t few = 2, threads = 512; // with 128 registers each
   if (most < 1 || shortest > threads * width * most)
     return variants;
   if (most > few && shortest <= few * width * warp)
-    variants.push_back({{"threads", kThreads}, {"group", warp}, {"vector", width}, {"points", few}});
+    variants.push_back(DeviceRowScheduleAttr::get(context, kThreads, warp, width, few, part));
   if (longest <= few * width * warp && !variants.empty())
     return variants;
   int64_t warps = llvm::divideCeil(std::min(longest, int64_t(1) << 30), most * width * warp);
   if (warps == 1) {
     int64_t points = llvm::divideCeil(longest, width * warp);
-    variants.push_back({{"threads", kThreads}, {"group", warp}, {"vector", width}, {"points", points}});
+    variants.push_back(DeviceRowScheduleAttr::get(context, kThreads, warp, width, points, part));
   } else {
-    variants.push_back({{"threads", threads}, {"vector", width}, {"points", most}});
+    variants.push_back(DeviceRowScheduleAttr::get(context, threads, /*group=*/0, width, most, part));
   }
   return variants;
 }
@@ -371,24 +355,25 @@ LogicalResult BlockScheduler::column() {
     (d > plan->reduced.back() ? inner : outer) *= plan->domain[d];
   // Neighbouring threads read neighbouring columns: 32 of them are whole cache lines.
   constexpr int64_t columns = 32;
-  set(outer * SymExpr::ceilDiv(inner, SymExpr(columns)), {{"threads", kThreads}, {"columns", columns}});
+  int64_t part = partOf(*plan, 256);
+  set(outer * SymExpr::ceilDiv(inner, SymExpr(columns)),
+      DeviceColumnScheduleAttr::get(context, kThreads, columns, /*vector=*/0, part));
   if (int64_t width = columnVector(*plan); width > 1) {
     // Eight threads share a column, and a warp reads a line of a row, or lines of several where rows are short. What
     // can't be done in parts has few blocks: they are as many as without vectors, and have more threads for each
     // column.
     constexpr int64_t wide = 32, narrow = 8;
-    auto variant = [&](int64_t side, int64_t threads) -> Numbers {
-      return {{"threads", threads}, {"columns", side * width}, {"vector", width}};
+    auto variant = [&](int64_t side, int64_t threads) {
+      return withoutCondition(DeviceColumnScheduleAttr::get(context, threads, side * width, width, part));
     };
     ShapeAnalysis::Range range = shapes.range(inner);
-    SmallVector<Numbers> variants;
+    SmallVector<VariantAttr> variants;
     if (plan->isSplittable() && range.max.value_or(INT64_MAX) >= wide * width)
       variants.push_back(variant(wide, 8 * wide));
     if (range.min.value_or(0) < wide * width || !plan->isSplittable())
       variants.push_back(variant(narrow, plan->isSplittable() ? 8 * narrow : kThreads));
     setVariants(variants);
   }
-  setPart(*plan, 256);
   return success();
 }
 
@@ -420,23 +405,14 @@ SymExpr BlockScheduler::tiles(const Product &p, int64_t rows, int64_t columns) {
 }
 
 LogicalResult BlockScheduler::matrixProduct(const Product &p) {
-  Builder b(kernel.getContext());
   struct Tile {
     int64_t rows, columns, warpRows, warpColumns, stages, slices;
   };
   auto tasksOf = [&](const Tile &tile) { return tiles(p, tile.rows, tile.columns); };
-  auto scheduleOf = [&](const Tile &tile) {
+  auto scheduleOf = [&](const Tile &tile, ExprAttr library) {
     int64_t warps = tile.rows / tile.warpRows * (tile.columns / tile.warpColumns) * tile.slices;
-    NamedAttrList fields;
-    for (auto [name, value] : {std::pair<StringRef, int64_t>("threads", 32 * warps),
-                               {"tile_rows", tile.rows},
-                               {"tile_columns", tile.columns},
-                               {"warp_rows", tile.warpRows},
-                               {"warp_columns", tile.warpColumns},
-                               {"stages", tile.stages},
-                               {"slices", tile.slices}})
-      fields.set(name, b.getI64IntegerAttr(value));
-    return fields;
+    return DeviceMatrixScheduleAttr::get(context, 32 * warps, tile.rows, tile.columns, tile.warpRows, tile.warpColumns,
+                                         tile.stages, tile.slices, library);
   };
   // Small tiles, along whose sum many warps work, where larger ones would leave most of a device idle; and larger parts
   // for each warp where there is enough for all. The numbers of blocks were measured on an H200, of 132 multiprocessors
@@ -453,7 +429,7 @@ LogicalResult BlockScheduler::matrixProduct(const Product &p) {
   int64_t fewCodes = p.hasCodes ? 64 : kFewRows;
   Tile last = middle; // where no condition holds
   bool isLast = false;
-  SmallVector<Attribute> variants;
+  SmallVector<VariantAttr> variants;
   auto add = [&](const Tile &tile, const SymExpr &when) {
     ShapeAnalysis::Range range = shapes.range(when);
     if (isLast || range.max.value_or(1) <= 0)
@@ -463,10 +439,8 @@ LogicalResult BlockScheduler::matrixProduct(const Product &p) {
       isLast = true;
       return;
     }
-    NamedAttrList fields = scheduleOf(tile);
-    fields.set(kVariantWhen, ExprAttr::get(b.getContext(), when));
-    fields.set(kVariantTasks, ExprAttr::get(b.getContext(), tasksOf(tile)));
-    variants.push_back(fields.getDictionary(b.getContext()));
+    variants.push_back(VariantAttr::get(context, scheduleOf(tile, {}), ExprAttr::get(context, when),
+                                        ExprAttr::get(context, tasksOf(tile))));
   };
   auto addFew = [&](const Tile &wide, const Tile &narrow, int64_t rows) {
     Product few = p;
@@ -488,9 +462,7 @@ LogicalResult BlockScheduler::matrixProduct(const Product &p) {
   add(tiny, SymExpr(kFewSmall) - tasksOf(small));
   add(small, SymExpr(kFewMiddle) - tasksOf(middle));
   add(large, tasksOf(large) - SymExpr(kManyLarge - 1));
-  NamedAttrList schedule = scheduleOf(last);
-  if (!variants.empty())
-    schedule.set(kVariants, b.getArrayAttr(variants));
+  ExprAttr library;
   // For f32 a library uses no matrix unit. For half floats it knows its device better, if there is much to do. Several
   // products are one launch, which no library has.
   bool isDecoded = !p.decoded.isConstant(0);
@@ -501,10 +473,10 @@ LogicalResult BlockScheduler::matrixProduct(const Product &p) {
       when = SymExpr::min(when, p.rows - SymExpr(fewCodes));
     else if (p.hasDenseColumns)
       when = SymExpr::min(when, p.rows - SymExpr(fewCodes));
-    schedule.set(kLibraryWhen, ExprAttr::get(b.getContext(), when));
+    library = ExprAttr::get(context, when);
   }
-  set(tasksOf(last), {});
-  kernel.setScheduleAttr(schedule.getDictionary(b.getContext()));
+  set(tasksOf(last), scheduleOf(last, library));
+  setVariants(variants);
   if (isDecoded)
     decode(p, fewCodes);
   return success();
@@ -537,20 +509,14 @@ LogicalResult BlockScheduler::product(const Product &p) {
   else if (m >= 1024 && n >= 1024)
     tile = {128, 128, 8, 8, 8};
   int64_t threads = tile.rows / tile.threadRows * (tile.columns / tile.threadColumns);
-  set(tiles(p, tile.rows, tile.columns), {{"threads", threads},
-                                          {"tile_rows", tile.rows},
-                                          {"tile_columns", tile.columns},
-                                          {"tile_depth", tile.depth},
-                                          {"thread_rows", tile.threadRows},
-                                          {"thread_columns", tile.threadColumns}});
-  if (p.columns.size() > 1)
-    return success();
   // Below as many multiplications a call of the library takes longer than the kernel.
   constexpr int64_t kLarge = 1 << 20;
-  NamedAttrList schedule(kernel.getScheduleAttr());
-  schedule.set(kLibraryWhen, ExprAttr::get(kernel.getContext(),
-                                           p.batches * p.rows * p.columns.front() * p.depth - SymExpr(kLarge - 1)));
-  kernel.setScheduleAttr(schedule.getDictionary(kernel.getContext()));
+  ExprAttr library;
+  if (p.columns.size() == 1)
+    library = ExprAttr::get(context, p.batches * p.rows * p.columns.front() * p.depth - SymExpr(kLarge - 1));
+  set(tiles(p, tile.rows, tile.columns),
+      DeviceProductScheduleAttr::get(context, threads, tile.rows, tile.columns, tile.depth, tile.threadRows,
+                                     tile.threadColumns, library));
   return success();
 }
 
@@ -574,11 +540,11 @@ LogicalResult BlockScheduler::attention() {
     int64_t widest = std::max(dims.back().constant(), valueSize.constant()), bytes = isHalf ? 2 : 4;
     int64_t keys = std::min<int64_t>((8 << 10) / (int64_t(llvm::PowerOf2Ceil(widest)) * bytes), isHalf ? 64 : 32);
     set(heads * SymExpr::ceilDiv(dims[dims.size() - 2], SymExpr(queries)),
-        {{"threads", 32 * warps}, {"queries", queries}, {"keys", keys}, {"warp_rows", warpRows}});
+        DeviceAttentionScheduleAttr::get(context, 32 * warps, queries, keys, warpRows, {}, 0));
   } else {
     constexpr int64_t queries = 16, keys = 32;
     set(heads * SymExpr::ceilDiv(dims[dims.size() - 2], SymExpr(queries)),
-        {{"threads", 128}, {"queries", queries}, {"keys", keys}});
+        DeviceAttentionScheduleAttr::get(context, 128, queries, keys, /*warp_rows=*/0, {}, 0));
   }
   divideKeys(op);
   return success();
@@ -596,7 +562,8 @@ void BlockScheduler::divideKeys(AttentionOp op) {
   int64_t shared = sharedDims(op);
   SymExpr heads = SymExpr::product(ArrayRef<SymExpr>(dims).drop_back(2 + shared)),
           length = SymExpr::product(ArrayRef<SymExpr>(dims).drop_back().take_back(1 + shared));
-  SymExpr queries(kernel.getScheduleAttr().getAs<IntegerAttr>("queries").getInt());
+  auto schedule = cast<DeviceAttentionScheduleAttr>(kernel.getScheduleAttr());
+  SymExpr queries(schedule.getQueries());
   SymExpr tasks = heads * SymExpr::ceilDiv(length, queries);
   SymExpr room = SymExpr::floorDiv(SymExpr(kEnough), SymExpr::max(tasks, SymExpr(1)));
   SymExpr most = SymExpr::min(SymExpr::floorDiv(keys, SymExpr(kPartKeys)), SymExpr(kMostParts));
@@ -605,22 +572,16 @@ void BlockScheduler::divideKeys(AttentionOp op) {
   ShapeAnalysis::Range range = shapes.range(when);
   if (range.max.value_or(1) <= 0)
     return;
-  auto expr = [&](const SymExpr &e) { return ExprAttr::get(b.getContext(), shapes.simplify(e)); };
-  NamedAttrList whole(kernel.getScheduleAttr()), divided(kernel.getScheduleAttr());
-  divided.set(kParts, expr(parts));
-  if (shared)
-    divided.set("shared", b.getI64IntegerAttr(shared));
+  auto divided = DeviceAttentionScheduleAttr::get(context, schedule.getThreads(), schedule.getQueries(),
+                                                  schedule.getKeys(), schedule.getWarpRows(), expr(parts), shared);
   SymExpr isDivided(1);
   if (range.min.value_or(0) > 0) {
-    whole = divided;
+    kernel.setScheduleAttr(divided);
     kernel.setTasksAttr(expr(tasks * parts));
   } else {
-    divided.set(kVariantWhen, expr(when));
-    divided.set(kVariantTasks, expr(tasks * parts));
-    whole.set(kVariants, b.getArrayAttr(divided.getDictionary(b.getContext())));
+    setVariants(VariantAttr::get(context, divided, expr(when), expr(tasks * parts)));
     isDivided = SymExpr::min(SymExpr::max(when, SymExpr(0)), SymExpr(1));
   }
-  kernel.setScheduleAttr(whole.getDictionary(b.getContext()));
   addResult(isDivided * SymExpr::product(ArrayRef(dims).drop_back()) * parts * (size + SymExpr(2)),
             getElementTypeOrSelf(op.getQuery().getType()).isF64() ? b.getF64Type() : Type(b.getF32Type()));
 }

@@ -26,7 +26,7 @@ LogicalResult disc::scheduleCall(KernelOp kernel, ShapeAnalysis &shapes, const T
   SymExpr some = shapes.simplify(SymExpr::max(tasks, SymExpr(1)));
   SymExpr cost = shapes.simplify(SymExpr::floorDiv(elements * SymExpr(perElement), some)) + SymExpr(100);
   MLIRContext *context = kernel.getContext();
-  kernel.setScheduleAttr(Builder(context).getDictionaryAttr({}));
+  kernel.setScheduleAttr(PieceScheduleAttr::get(context));
   kernel.setTasksAttr(ExprAttr::get(context, tasks));
   kernel.setScratchAttr(ExprAttr::get(context, shapes.expr(call.getScratch())));
   kernel.setCostAttr(ExprAttr::get(context, cost));

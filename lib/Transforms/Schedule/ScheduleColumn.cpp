@@ -3,7 +3,7 @@
 // The lanes run along the parallel dimensions inside the last reduced one. A task is `blocks` vectors of them, over
 // the whole reduced range: wide enough for whole cache lines, narrow enough to give every core some.
 //
-//   schedule = {blocks = 4 : i64}, tasks = B * 6
+//   schedule = #disc_plan.column<blocks = 4>, tasks = B * 6
 //
 // Test: test/lit/Schedule/loop-row-column.mlir
 //
@@ -32,7 +32,7 @@ LogicalResult mlir::disc::scheduleColumn(KernelOp kernel, ShapeAnalysis &shapes,
     scratch += ReductionPlan::stagedBytes(staged, reduced * SymExpr(width));
 
   Builder b(kernel.getContext());
-  kernel.setScheduleAttr(b.getDictionaryAttr(b.getNamedAttr("blocks", b.getI64IntegerAttr(blocks))));
+  kernel.setScheduleAttr(ColumnScheduleAttr::get(b.getContext(), blocks));
   kernel.setTasksAttr(ExprAttr::get(b.getContext(), outer * SymExpr::ceilDiv(inner, SymExpr(width))));
   kernel.setScratchAttr(ExprAttr::get(b.getContext(), scratch));
   SymExpr perPoint(nanoseconds(plan->work * width * 16, target));

@@ -2,8 +2,8 @@
 //
 //   disc_plan.kernel contraction ins(%x, %w : tensor<?x384xf32>, tensor<48x384x32xf32>) ...      // M x 384 x 1536
 // gets
-//   schedule = {rows = 14, columns = [32], row_tiles = <tiles of rows in a task>, k_block = 2048,
-//               lhs_scratch = <offset>, rhs_scratch = <offset>},
+//   schedule = #disc_plan.product<rows = 14, columns = [32], k_block = 2048, row_tiles = <tiles of rows in a task>,
+//                                 lhs_scratch = <offset>, rhs_scratch = <offset>>,
 //   tasks = <batches * chunks of rows * panels>
 //
 // A kernel of several parts (products of one left operand) has `columns` for each; their panels follow each other.
@@ -44,7 +44,7 @@ LogicalResult disc::scheduleContraction(KernelOp kernel, ShapeAnalysis &shapes, 
 
   // A part's task has a panel of each of its products.
   Builder b(kernel.getContext());
-  SmallVector<Attribute> columns;
+  SmallVector<int64_t> columns;
   SymExpr panels(0);
   bool coded = false;
   int64_t sumsPerRow = 0, panelBytes = 0; // of the widest part; panels per value of k
@@ -64,7 +64,7 @@ LogicalResult disc::scheduleContraction(KernelOp kernel, ShapeAnalysis &shapes, 
     }
     panelBytes = std::max(panelBytes, bytes);
     sumsPerRow = std::max<int64_t>(sumsPerRow, panel * part.products.size());
-    columns.push_back(b.getI64IntegerAttr(panel));
+    columns.push_back(panel);
     panels += SymExpr::ceilDiv(part.columns(), SymExpr(panel));
   }
 
@@ -107,14 +107,9 @@ LogicalResult disc::scheduleContraction(KernelOp kernel, ShapeAnalysis &shapes, 
 
   MLIRContext *context = kernel.getContext();
   auto expr = [&](const SymExpr &e) { return ExprAttr::get(context, e); };
-  SmallVector<NamedAttribute> schedule = {
-      b.getNamedAttr("rows", b.getI64IntegerAttr(rows)),      b.getNamedAttr("columns", b.getArrayAttr(columns)),
-      b.getNamedAttr("k_block", b.getI64IntegerAttr(kBlock)), b.getNamedAttr("row_tiles", expr(rowTiles)),
-      b.getNamedAttr("lhs_scratch", expr(lhsScratch)),        b.getNamedAttr("rhs_scratch", expr(rhsScratch)),
-  };
-  if (toPanels)
-    schedule.push_back(b.getNamedAttr("lhs_panel", b.getI64IntegerAttr(rows)));
-  kernel.setScheduleAttr(b.getDictionaryAttr(schedule));
+  kernel.setScheduleAttr(ProductScheduleAttr::get(context, rows, b.getDenseI64ArrayAttr(columns), kBlock,
+                                                  expr(rowTiles), expr(lhsScratch), expr(rhsScratch),
+                                                  toPanels ? rows : 0));
   kernel.setTasksAttr(expr(batches * chunks * panels));
   kernel.setScratchAttr(expr(end));
   kernel.setCostAttr(expr(cost));

@@ -2,8 +2,9 @@
 //
 //   disc_plan.kernel convolution ins(%x, %w : tensor<?x?x?x64xf32>, tensor<1x2x576x32xf32>) ...
 // gets
-//   schedule = {rows = 14, columns = 32, chunk_rows = <lines of the result in a task>,
-//               chunk_tiles = <tiles of each line>, input_scratch = <offset>, merges_lines = false},
+//   schedule = #disc_plan.convolution<rows = 14, columns = 32, chunk_rows = <lines of the result in a task>,
+//                                     chunk_tiles = <tiles of each line>, input_scratch = <offset>,
+//                                     merges_lines = false>,
 //   tasks = <images * chunks of lines * chunks of a line * groups * panels>
 //
 // A task gives a chunk of one image, some lines by some positions, for one panel of filters. What it reads of the
@@ -87,16 +88,9 @@ LogicalResult disc::scheduleConvolution(KernelOp kernel, ShapeAnalysis &shapes, 
   SymExpr cost = SymExpr::floorDiv(work * info.groupInputs * SymExpr(2), SymExpr(7 * target.vectorBits)) + SymExpr(200);
 
   MLIRContext *context = kernel.getContext();
-  Builder b(context);
   auto expr = [&](const SymExpr &e) { return ExprAttr::get(context, e); };
-  kernel.setScheduleAttr(b.getDictionaryAttr({
-      b.getNamedAttr("rows", b.getI64IntegerAttr(tile)),
-      b.getNamedAttr("columns", b.getI64IntegerAttr(panel)),
-      b.getNamedAttr("chunk_rows", expr(chunkRows)),
-      b.getNamedAttr("chunk_tiles", expr(chunkTiles)),
-      b.getNamedAttr("input_scratch", expr(inputScratch)),
-      b.getNamedAttr("merges_lines", b.getBoolAttr(merges)),
-  }));
+  kernel.setScheduleAttr(ConvolutionScheduleAttr::get(context, tile, panel, expr(chunkRows), expr(chunkTiles),
+                                                      expr(inputScratch), merges));
   kernel.setTasksAttr(expr(info.batch * z.output * down * across * panels));
   kernel.setScratchAttr(expr(scratch));
   kernel.setCostAttr(expr(cost));

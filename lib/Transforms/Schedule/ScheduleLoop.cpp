@@ -3,7 +3,7 @@
 // A task is a chunk of the row-major range of the results' domain, wherever rows begin and end: the work divides
 // evenly for every shape. How the layouts are walked is the emitter's business.
 //
-//   schedule = {chunk = 4096 : i64, unroll = 2 : i64}, tasks = (B * S * 384 + 4095) floordiv 4096
+//   schedule = #disc_plan.loop<chunk = 4096, unroll = 2>, tasks = (B * S * 384 + 4095) floordiv 4096
 //
 // Test: test/lit/Schedule/loop-row-column.mlir
 //
@@ -26,11 +26,10 @@ LogicalResult mlir::disc::scheduleLoop(KernelOp kernel, ShapeAnalysis &shapes, c
     work += scalarWork(op.getRegion());
 
   Builder b(kernel.getContext());
-  auto integer = [&](StringRef name, int64_t value) { return b.getNamedAttr(name, b.getI64IntegerAttr(value)); };
   // Where a body is a few instructions, the loop's own are worth sharing.
   int64_t unroll = work <= 8 ? 4 : work <= 16 ? 2 : 1;
   SymExpr total = SymExpr::product(shapes.dims(kernel.getYield().getValues().front()));
-  kernel.setScheduleAttr(b.getDictionaryAttr({integer("chunk", chunk), integer("unroll", unroll)}));
+  kernel.setScheduleAttr(LoopScheduleAttr::get(b.getContext(), chunk, unroll));
   kernel.setTasksAttr(ExprAttr::get(b.getContext(), SymExpr::ceilDiv(total, SymExpr(chunk))));
   kernel.setScratchAttr(ExprAttr::get(b.getContext(), SymExpr(0)));
   kernel.setCostAttr(ExprAttr::get(b.getContext(), SymExpr(nanoseconds(work * chunk, target))));

@@ -20,7 +20,7 @@ LogicalResult disc::schedulePack(KernelOp kernel, ShapeAnalysis &shapes, const T
   MLIRContext *context = kernel.getContext();
   auto expr = [&](const SymExpr &e) { return ExprAttr::get(context, e); };
   SymExpr tasks = SymExpr::product(ArrayRef<SymExpr>(dims).drop_back(2));
-  kernel.setScheduleAttr(Builder(context).getDictionaryAttr({}));
+  kernel.setScheduleAttr(PieceScheduleAttr::get(context));
   kernel.setTasksAttr(expr(tasks));
   kernel.setScratchAttr(expr(0));
   kernel.setCostAttr(expr(dims[dims.size() - 2] * SymExpr(pack.getPanel()) + SymExpr(100)));

@@ -3,7 +3,7 @@
 // A task is one row: one point of the parallel dimensions. Values that later passes read back lie in scratch memory
 // (ReductionPlan). Long rows are summed in several accumulators, since one addition waits for the one before.
 //
-//   schedule = {accumulators = 4 : i64, short_rows = 64 : i64}, tasks = B * S, scratch = 1536
+//   schedule = #disc_plan.row<accumulators = 4, short_rows = 64>, tasks = B * S, scratch = 1536
 //
 // Test: test/lit/Schedule/loop-row-column.mlir
 //
@@ -43,10 +43,7 @@ LogicalResult mlir::disc::scheduleRow(KernelOp kernel, ShapeAnalysis &shapes, co
   int64_t accumulators = vectors >= 16 ? 4 : vectors >= 4 ? 2 : 1;
 
   Builder b(kernel.getContext());
-  SmallVector<NamedAttribute> schedule = {b.getNamedAttr("accumulators", b.getI64IntegerAttr(accumulators))};
-  if (isShort)
-    schedule.push_back(b.getNamedAttr("short_rows", b.getI64IntegerAttr(longestShort)));
-  kernel.setScheduleAttr(b.getDictionaryAttr(schedule));
+  kernel.setScheduleAttr(RowScheduleAttr::get(b.getContext(), accumulators, isShort ? longestShort : 0));
   kernel.setTasksAttr(ExprAttr::get(b.getContext(), plan->size(plan->parallel)));
   kernel.setScratchAttr(ExprAttr::get(b.getContext(), scratch));
   // Per vector, and a constant for combining lanes at the end of each pass.

@@ -2,8 +2,8 @@
 //
 //   disc_plan.kernel convolution ins(%x, %u : tensor<?x?x?x64xf32>, tensor<16x2x64x32xf32>) ... disc_tensor.winograd
 // gets
-//   schedule = {rows = 14, columns = 32, chunk_tiles = <tiles of blocks in a chunk>, panel_groups = <number>,
-//               plane = <elements>, sums_scratch = <offset>},
+//   schedule = #disc_plan.winograd<rows = 14, columns = 32, chunk_tiles = <tiles of blocks in a chunk>,
+//                                  panel_groups = <number>, plane = <elements>, sums_scratch = <offset>>,
 //   tasks = <chunks * panel groups>
 //
 // A block is 2 x 2 results, as far apart as the kernel's taps; those of all images are counted in one row, so that
@@ -57,16 +57,9 @@ LogicalResult disc::scheduleWinograd(KernelOp kernel, ShapeAnalysis &shapes, con
   SymExpr cost = SymExpr::floorDiv(work * two, SymExpr(7 * target.vectorBits)) + SymExpr(200);
 
   MLIRContext *context = kernel.getContext();
-  Builder b(context);
   auto expr = [&](const SymExpr &e) { return ExprAttr::get(context, e); };
-  kernel.setScheduleAttr(b.getDictionaryAttr({
-      b.getNamedAttr("rows", b.getI64IntegerAttr(rows)),
-      b.getNamedAttr("columns", b.getI64IntegerAttr(panel)),
-      b.getNamedAttr("chunk_tiles", expr(chunk)),
-      b.getNamedAttr("panel_groups", expr(groups)),
-      b.getNamedAttr("plane", expr(plane)),
-      b.getNamedAttr("sums_scratch", b.getI64IntegerAttr(sumsScratch)),
-  }));
+  kernel.setScheduleAttr(
+      WinogradScheduleAttr::get(context, rows, panel, expr(chunk), expr(groups), expr(plane), sumsScratch));
   kernel.setTasksAttr(expr(chunks * groups));
   kernel.setScratchAttr(expr(SymExpr(sumsScratch) + plane * SymExpr(16 * bytes)));
   kernel.setCostAttr(expr(cost));

@@ -3,7 +3,8 @@
 // Every kernel has a schedule, a number of tasks, a scratch size and a cost, the latter three as expressions over
 // declared symbols:
 //
-//   disc_plan.kernel row ... attributes {schedule = {...}, tasks = #disc_shape.expr<B * S>, scratch = ..., cost = ...}
+//   disc_plan.kernel row ... attributes {schedule = #disc_plan.row<...>, tasks = #disc_shape.expr<B * S>, scratch =
+//   ..., cost = ...}
 //
 // Test: test/lit/Schedule/verify.mlir
 //
@@ -29,10 +30,9 @@ struct VerifySchedule : disc::impl::VerifyScheduleBase<VerifySchedule> {
         kernel.emitError("kernel has no schedule");
         ok = false;
       }
-      for (auto [name, attr] : {std::pair<StringRef, Attribute>("tasks", kernel.getTasksAttr()),
+      for (auto [name, expr] : {std::pair<StringRef, ExprAttr>("tasks", kernel.getTasksAttr()),
                                 {"scratch", kernel.getScratchAttr()},
                                 {"cost", kernel.getCostAttr()}}) {
-        auto expr = dyn_cast_if_present<ExprAttr>(attr);
         if (!expr) {
           kernel.emitError() << "kernel has no expression for '" << name << "'";
           ok = false;

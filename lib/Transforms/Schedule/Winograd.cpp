@@ -111,8 +111,7 @@ struct Winograd : disc::impl::WinogradBase<Winograd> {
     auto type = cast<RankedTensorType>(weight.getType());
     auto result = RankedTensorType::get({16, type.getDimSize(1), type.getDimSize(4)}, sum);
     auto kernel = KernelOp::create(b, loc, TypeRange{result}, ValueRange{weight}, KernelKind::Loop,
-                                   b.getStringAttr("winograd"), b.getStringAttr("sums of a convolution's weights"),
-                                   DictionaryAttr(), Attribute(), Attribute(), Attribute());
+                                   b.getStringAttr("winograd"), b.getStringAttr("sums of a convolution's weights"));
     Block *body = &kernel.getBody().emplaceBlock();
     Value in = body->addArgument(type, loc);
     b.setInsertionPointToStart(body);

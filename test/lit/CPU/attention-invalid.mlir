@@ -12,11 +12,8 @@ module attributes {disc_plan.target = {vector_bits = 512 : i64}} {
                  #disc_plan.layout<<0>, <[P * 128 + 128, P * 64 + 64, 64, 1]>>, #disc_plan.layout<<0>, <[128, 64, 64, 1]>>],
       arg_dims = [#disc_shape.dims<[B, 2, P, 64]>, #disc_shape.dims<[B, 2, 1, 64]>, #disc_shape.dims<[B, 2, P, 64]>,
                   #disc_shape.dims<[B, 2, 1, 64]>, #disc_shape.dims<[B, 2, 1, 64]>],
-      schedule = {rows = 14 : i64, keys = 252 : i64, few_queries = 4 : i64, shared_dims = array<i64>, row_keys = 64 : i64,
-                  large_bytes = 524288 : i64, query_scratch = #disc_shape.expr<0>, score_scratch = #disc_shape.expr<8192>,
-                  out_scratch = #disc_shape.expr<40960>, row_queries = #disc_shape.expr<0>,
-                  row_scores = #disc_shape.expr<256>, row_results = #disc_shape.expr<512>,
-                  row_stats = #disc_shape.expr<768>},
+      schedule = #disc_plan.attention<rows = 14, keys = 252, query_scratch = <0>, score_scratch = <8192>,
+          out_scratch = <40960>, few = <queries = 4, shared_dims = [], keys = 64, large = 524288, query_scratch = <0>, score_scratch = <256>, result_scratch = <512>, stat_scratch = <768>>>,
       symbols = ["B", "P"]} {
   ^bb0(%pk: tensor<?x2x?x64xf32>, %k: tensor<?x2x1x64xf32>, %pv: tensor<?x2x?x64xf32>, %v: tensor<?x2x1x64xf32>, %q: tensor<?x2x1x64xf32>):
     %ck = disc_tensor.concat %pk, %k dim 2 : tensor<?x2x?x64xf32>, tensor<?x2x1x64xf32> -> tensor<?x2x?x64xf32>

@@ -29,11 +29,8 @@ module attributes {disc_plan.target = {vector_bits = 512 : i64}} {
                  #disc_plan.layout<<0>, <[S * 128, S * 64, 0, 64, 1]>>, #disc_plan.layout<<0>, <[512, 256, 64, 64, 1]>>],
       arg_dims = [#disc_shape.dims<[B, 2, 4, 1, 64]>, #disc_shape.dims<[B, 2, 4, S, 64]>,
                   #disc_shape.dims<[B, 2, 4, S, 64]>],
-      schedule = {rows = 14 : i64, keys = 252 : i64, few_queries = 8 : i64, shared_dims = array<i64: 2>, row_keys = 64 : i64,
-                  query_scratch = #disc_shape.expr<0>, score_scratch = #disc_shape.expr<8192>,
-                  out_scratch = #disc_shape.expr<40960>, row_queries = #disc_shape.expr<0>,
-                  row_scores = #disc_shape.expr<1024>, row_results = #disc_shape.expr<2048>,
-                  row_stats = #disc_shape.expr<3072>},
+      schedule = #disc_plan.attention<rows = 14, keys = 252, query_scratch = <0>, score_scratch = <8192>,
+          out_scratch = <40960>, few = <queries = 8, shared_dims = [2], keys = 64, large = 262144, query_scratch = <0>, score_scratch = <1024>, result_scratch = <2048>, stat_scratch = <3072>>>,
       symbols = ["B", "S"]} {
   ^bb0(%q: tensor<?x2x4x1x64xf32>, %k: tensor<?x2x4x?x64xf32>, %v: tensor<?x2x4x?x64xf32>):
     %r = disc_tensor.attention %q, %k, %v scale 0.25 causal false : tensor<?x2x4x1x64xf32>, tensor<?x2x4x?x64xf32>, tensor<?x2x4x?x64xf32> -> tensor<?x2x4x1x64xf32>
@@ -49,11 +46,8 @@ module attributes {disc_plan.target = {vector_bits = 512 : i64}} {
       layouts = [#disc_plan.layout<<0>, <[L * 40, 40, 1]>>, #disc_plan.layout<<0>, <[S * 40, 40, 1]>>,
                  #disc_plan.layout<<0>, <[S * 40, 40, 1]>>, #disc_plan.layout<<0>, <[L * 40, 40, 1]>>],
       arg_dims = [#disc_shape.dims<[B, L, 40]>, #disc_shape.dims<[B, S, 40]>, #disc_shape.dims<[B, S, 40]>],
-      schedule = {rows = 14 : i64, keys = 252 : i64, few_queries = 8 : i64, shared_dims = array<i64>, row_keys = 64 : i64,
-                  query_scratch = #disc_shape.expr<0>, score_scratch = #disc_shape.expr<8192>,
-                  out_scratch = #disc_shape.expr<40960>, row_queries = #disc_shape.expr<0>,
-                  row_scores = #disc_shape.expr<2048>, row_results = #disc_shape.expr<4096>,
-                  row_stats = #disc_shape.expr<6144>},
+      schedule = #disc_plan.attention<rows = 14, keys = 252, query_scratch = <0>, score_scratch = <8192>,
+          out_scratch = <40960>, few = <queries = 8, shared_dims = [], keys = 64, large = 262144, query_scratch = <0>, score_scratch = <2048>, result_scratch = <4096>, stat_scratch = <6144>>>,
       symbols = ["B", "L", "S"]} {
   ^bb0(%q: tensor<?x?x40xf16>, %k: tensor<?x?x40xf16>, %v: tensor<?x?x40xf16>):
     %r = disc_tensor.attention %q, %k, %v scale 0.25 causal true : tensor<?x?x40xf16>, tensor<?x?x40xf16>, tensor<?x?x40xf16> -> tensor<?x?x40xf16>

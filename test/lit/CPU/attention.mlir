@@ -45,8 +45,8 @@ module attributes {disc_plan.target = {vector_bits = 512 : i64}} {
                  #disc_plan.layout<<0>, <[S * 384, 384, 32, 1]>>],
       arg_dims = [#disc_shape.dims<[B, 12, S, 32]>, #disc_shape.dims<[B, 12, S, 32]>, #disc_shape.dims<[B, 12, S, 32]>,
                   #disc_shape.dims<[B, 1, 1, S]>],
-      schedule = {rows = 14 : i64, keys = 252 : i64, query_scratch = #disc_shape.expr<0>, score_scratch = #disc_shape.expr<4096>,
-                  out_scratch = #disc_shape.expr<S * 128 + 4096>},
+      schedule = #disc_plan.attention<rows = 14, keys = 252, query_scratch = <0>, score_scratch = <4096>,
+          out_scratch = <S * 128 + 4096>>,
       symbols = ["B", "S"]} {
   ^bb0(%q: tensor<?x12x?x32xf32>, %k: tensor<?x12x?x32xf32>, %v: tensor<?x12x?x32xf32>, %m: tensor<?x1x1x?xi1>):
     %r = disc_tensor.attention %q, %k, %v mask %m : tensor<?x1x1x?xi1> scale 0.25 causal false : tensor<?x12x?x32xf32>, tensor<?x12x?x32xf32>, tensor<?x12x?x32xf32> -> tensor<?x12x?x32xf32>
@@ -68,8 +68,8 @@ module attributes {disc_plan.target = {vector_bits = 512 : i64}} {
       layouts = [#disc_plan.layout<<0>, <[S * 40, 40, 1]>>, #disc_plan.layout<<0>, <[S * 40, 40, 1]>>,
                  #disc_plan.layout<<0>, <[S * 40, 40, 1]>>, #disc_plan.layout<<0>, <[S * 40, 40, 1]>>],
       arg_dims = [#disc_shape.dims<[B, S, 40]>, #disc_shape.dims<[B, S, 40]>, #disc_shape.dims<[B, S, 40]>],
-      schedule = {rows = 14 : i64, keys = 252 : i64, query_scratch = #disc_shape.expr<0>, score_scratch = #disc_shape.expr<5120>,
-                  out_scratch = #disc_shape.expr<S * 128 + 5120>},
+      schedule = #disc_plan.attention<rows = 14, keys = 252, query_scratch = <0>, score_scratch = <5120>,
+          out_scratch = <S * 128 + 5120>>,
       symbols = ["B", "S"]} {
   ^bb0(%q: tensor<?x?x40xf16>, %k: tensor<?x?x40xf16>, %v: tensor<?x?x40xf16>):
     %r = disc_tensor.attention %q, %k, %v scale 0.25 causal true : tensor<?x?x40xf16>, tensor<?x?x40xf16>, tensor<?x?x40xf16> -> tensor<?x?x40xf16>

@@ -18,7 +18,7 @@ disc_shape.symbol @N
 // CHECK: arith.minsi
 // CHECK: arith.maxsi
 // CHECK: llvm.load {{.*}} -> vector<8xf32>
-disc_plan.kernel_func loop @embedding attributes {symbols = ["B"],
+disc_plan.kernel_func loop @embedding attributes {schedule = #disc_plan.loop<chunk = 4096, unroll = 1>, symbols = ["B"],
     arg_dims = [#disc_shape.dims<[10, 16]>, #disc_shape.dims<[B]>],
     layouts = [#disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[16, 1]>>,
                #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>,
@@ -48,7 +48,7 @@ disc_plan.kernel_func loop @embedding attributes {symbols = ["B"],
 // CHECK: scf.if
 // CHECK: vector.reduction <minsi>
 // CHECK: llvm.call @disc_rt_index_failed
-disc_plan.kernel_func loop @take attributes {symbols = ["B"],
+disc_plan.kernel_func loop @take attributes {schedule = #disc_plan.loop<chunk = 4096, unroll = 1>, symbols = ["B"],
     arg_dims = [#disc_shape.dims<[10]>, #disc_shape.dims<[B]>],
     layouts = [#disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>,
                #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>,
@@ -77,7 +77,7 @@ disc_plan.kernel_func loop @take attributes {symbols = ["B"],
 // CHECK: else
 // CHECK-NOT: masked.gather
 // CHECK: scf.yield %cst
-disc_plan.kernel_func loop @nothing attributes {symbols = ["B", "N"],
+disc_plan.kernel_func loop @nothing attributes {schedule = #disc_plan.loop<chunk = 4096, unroll = 1>, symbols = ["B", "N"],
     arg_dims = [#disc_shape.dims<[N]>, #disc_shape.dims<[B]>],
     layouts = [#disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>,
                #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>,

@@ -6,8 +6,8 @@
 #y = affine_map<(m, n, k) -> (m, n)>
 disc_plan.kernel_func contraction @other_start attributes {
     layouts = [#disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[8, 1]>>],
-    schedule = {rows = 8 : i64, columns = [16], row_tiles = #disc_shape.expr<1>,
-                lhs_scratch = #disc_shape.expr<1024>, rhs_scratch = #disc_shape.expr<4096>},
+    schedule = #disc_plan.product<rows = 8, columns = [16], k_block = 1073741824, row_tiles = <1>,
+        lhs_scratch = <1024>, rhs_scratch = <4096>>,
     arg_dims = [#disc_shape.dims<[8, 4]>, #disc_shape.dims<[8, 4]>], symbols = []} {
 ^bb0(%x: tensor<8x4xf32>, %w: tensor<8x4xf32>):
   %one = arith.constant 1.0 : f32
@@ -30,8 +30,8 @@ disc_plan.kernel_func contraction @other_start attributes {
 #y = affine_map<(m, n, k) -> (m, n)>
 disc_plan.kernel_func contraction @largest attributes {
     layouts = [#disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[8, 1]>>],
-    schedule = {rows = 8 : i64, columns = [16], row_tiles = #disc_shape.expr<1>,
-                lhs_scratch = #disc_shape.expr<1024>, rhs_scratch = #disc_shape.expr<4096>},
+    schedule = #disc_plan.product<rows = 8, columns = [16], k_block = 1073741824, row_tiles = <1>,
+        lhs_scratch = <1024>, rhs_scratch = <4096>>,
     arg_dims = [#disc_shape.dims<[8, 4]>, #disc_shape.dims<[8, 4]>], symbols = []} {
 ^bb0(%x: tensor<8x4xf32>, %w: tensor<8x4xf32>):
   %zero = arith.constant 0.0 : f32
@@ -55,8 +55,8 @@ disc_plan.kernel_func contraction @largest attributes {
 // expected-error @+1 {{has 1 products, and 'columns' for 2}}
 disc_plan.kernel_func contraction @two_columns attributes {
     layouts = [#disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[8, 1]>>],
-    schedule = {rows = 8 : i64, columns = [16, 16], row_tiles = #disc_shape.expr<1>,
-                lhs_scratch = #disc_shape.expr<1024>, rhs_scratch = #disc_shape.expr<4096>},
+    schedule = #disc_plan.product<rows = 8, columns = [16, 16], k_block = 1073741824, row_tiles = <1>,
+        lhs_scratch = <1024>, rhs_scratch = <4096>>,
     arg_dims = [#disc_shape.dims<[8, 4]>, #disc_shape.dims<[8, 4]>], symbols = []} {
 ^bb0(%x: tensor<8x4xf32>, %w: tensor<8x4xf32>):
   %zero = arith.constant 0.0 : f32
@@ -79,8 +79,8 @@ disc_plan.kernel_func contraction @two_columns attributes {
 // expected-error @+1 {{a tile of 5 columns is not one of whole vectors of 8 elements}}
 disc_plan.kernel_func contraction @odd_columns attributes {
     layouts = [#disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[8, 1]>>],
-    schedule = {rows = 8 : i64, columns = [5], row_tiles = #disc_shape.expr<1>,
-                lhs_scratch = #disc_shape.expr<1024>, rhs_scratch = #disc_shape.expr<4096>},
+    schedule = #disc_plan.product<rows = 8, columns = [5], k_block = 1073741824, row_tiles = <1>,
+        lhs_scratch = <1024>, rhs_scratch = <4096>>,
     arg_dims = [#disc_shape.dims<[8, 4]>, #disc_shape.dims<[8, 4]>], symbols = []} {
 ^bb0(%x: tensor<8x4xf32>, %w: tensor<8x4xf32>):
   %zero = arith.constant 0.0 : f32
@@ -125,8 +125,8 @@ disc_plan.kernel_func contraction @unscheduled attributes {
 // expected-error @+1 {{has a schedule for blocks of threads, which CPUs do not run}}
 disc_plan.kernel_func contraction @blocks attributes {
     layouts = [#disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[8, 1]>>],
-    schedule = {threads = 256 : i64, tile_rows = 16 : i64, tile_columns = 64 : i64, tile_depth = 16 : i64,
-                thread_rows = 1 : i64, thread_columns = 4 : i64},
+    schedule = #disc_plan.device_product<threads = 256, tile_rows = 16, tile_columns = 64, tile_depth = 16,
+        thread_rows = 1, thread_columns = 4>,
     arg_dims = [#disc_shape.dims<[8, 4]>, #disc_shape.dims<[8, 4]>], symbols = []} {
 ^bb0(%x: tensor<8x4xf32>, %w: tensor<8x4xf32>):
   %zero = arith.constant 0.0 : f32
@@ -148,11 +148,8 @@ disc_plan.kernel_func attention @shared attributes {
     layouts = [#disc_plan.layout<<0>, <[40, 40, 1]>>, #disc_plan.layout<<0>, <[160, 40, 1]>>,
                #disc_plan.layout<<0>, <[160, 40, 1]>>, #disc_plan.layout<<0>, <[40, 40, 1]>>],
     arg_dims = [#disc_shape.dims<[2, 1, 40]>, #disc_shape.dims<[2, 4, 40]>, #disc_shape.dims<[2, 4, 40]>],
-    schedule = {rows = 14 : i64, keys = 252 : i64, few_queries = 8 : i64, shared_dims = array<i64: 1>, row_keys = 64 : i64,
-                query_scratch = #disc_shape.expr<0>, score_scratch = #disc_shape.expr<8192>,
-                out_scratch = #disc_shape.expr<40960>, row_queries = #disc_shape.expr<0>,
-                row_scores = #disc_shape.expr<2048>, row_results = #disc_shape.expr<4096>,
-                row_stats = #disc_shape.expr<6144>},
+    schedule = #disc_plan.attention<rows = 14, keys = 252, query_scratch = <0>, score_scratch = <8192>,
+        out_scratch = <40960>, few = <queries = 8, shared_dims = [1], keys = 64, large = 262144, query_scratch = <0>, score_scratch = <2048>, result_scratch = <4096>, stat_scratch = <6144>>>,
     symbols = []} {
 ^bb0(%q: tensor<2x1x40xf32>, %k: tensor<2x4x40xf32>, %v: tensor<2x4x40xf32>):
   %r = disc_tensor.attention %q, %k, %v scale 0.25 causal false : tensor<2x1x40xf32>, tensor<2x4x40xf32>, tensor<2x4x40xf32> -> tensor<2x1x40xf32>
@@ -161,7 +158,7 @@ disc_plan.kernel_func attention @shared attributes {
 
 // -----
 
-disc_plan.kernel_func pack @three attributes {
+disc_plan.kernel_func pack @three attributes {schedule = #disc_plan.pieces, 
     layouts = [#disc_plan.layout<<0>, <[48, 1]>>, #disc_plan.layout<<0>, <[144, 3, 1]>>],
     arg_dims = [#disc_shape.dims<[6, 48]>], symbols = []} {
 ^bb0(%w: tensor<6x48xf32>):

@@ -34,8 +34,8 @@ module attributes {disc_plan.target = {vector_bits = 512 : i64}} {
       layouts = [#disc_plan.layout<<0>, <[S * 384, 384, 1]>>, #disc_plan.layout<<0>, <[12288, 32, 1]>>,
                  #disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[S * 1536, 1536, 1]>>],
       arg_dims = [#disc_shape.dims<[B, S, 384]>, #disc_shape.dims<[48, 384, 32]>, #disc_shape.dims<[1536]>],
-      schedule = {rows = 14 : i64, columns = [32], k_block = 2048 : i64, row_tiles = #disc_shape.expr<24>,
-                  lhs_scratch = #disc_shape.expr<1792>, rhs_scratch = #disc_shape.expr<539392>},
+      schedule = #disc_plan.product<rows = 14, columns = [32], k_block = 2048, row_tiles = <24>, lhs_scratch = <1792>,
+          rhs_scratch = <539392>>,
       symbols = ["B", "S"]} {
   ^bb0(%x: tensor<?x?x384xf32>, %p: tensor<48x384x32xf32>, %bias: tensor<1536xf32>):
     %w = disc_tensor.unpack %p batch [] n [0] k [1] panel 32 : tensor<48x384x32xf32> -> tensor<1536x384xf32>
@@ -71,8 +71,8 @@ module attributes {disc_plan.target = {vector_bits = 512 : i64}} {
       layouts = [#disc_plan.layout<<0>, <[S * 40, 40, 1]>>, #disc_plan.layout<<0>, <[S * 40, 40, 1]>>,
                  #disc_plan.layout<<0>, <[S * S, S, 1]>>],
       arg_dims = [#disc_shape.dims<[B, S, 40]>, #disc_shape.dims<[B, S, 40]>],
-      schedule = {rows = 14 : i64, columns = [32], k_block = 2048 : i64, row_tiles = #disc_shape.expr<24>,
-                  lhs_scratch = #disc_shape.expr<1792>, rhs_scratch = #disc_shape.expr<53760>},
+      schedule = #disc_plan.product<rows = 14, columns = [32], k_block = 2048, row_tiles = <24>, lhs_scratch = <1792>,
+          rhs_scratch = <53760>>,
       symbols = ["B", "S"]} {
   ^bb0(%x: tensor<?x?x40xbf16>, %w: tensor<?x?x40xbf16>):
     %zero = arith.constant 0.0 : f32

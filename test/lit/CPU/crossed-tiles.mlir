@@ -21,7 +21,7 @@ disc_shape.symbol @S min 1
 // CHECK-NOT: gather
 disc_plan.kernel_func loop @transpose attributes {symbols = ["B", "S"], arg_dims = [#disc_shape.dims<[B, S]>],
     layouts = [#disc_plan.layout<<0>, <[S, 1]>>, #disc_plan.layout<<0>, <[B, 1]>>],
-    schedule = {chunk = 4096 : i64}, tasks = #disc_shape.expr<(B * S + 4095) floordiv 4096>} {
+    schedule = #disc_plan.loop<chunk = 4096, unroll = 1>, tasks = #disc_shape.expr<(B * S + 4095) floordiv 4096>} {
 ^bb0(%x: tensor<?x?xf32>):
   %B = disc_shape.dim <B>
   %S = disc_shape.dim <S>
@@ -58,7 +58,7 @@ disc_plan.kernel_func loop @transpose attributes {symbols = ["B", "S"], arg_dims
 // CHECK: vector.extract_strided_slice
 disc_plan.kernel_func row @short_rows attributes {symbols = ["B", "S"], arg_dims = [#disc_shape.dims<[B, S]>],
     layouts = [#disc_plan.layout<<0>, <[S, 1]>>, #disc_plan.layout<<0>, <[S, 1]>>],
-    schedule = {accumulators = 1 : i64, short_rows = 16 : i64}} {
+    schedule = #disc_plan.row<accumulators = 1, short_rows = 16>} {
 ^bb0(%x: tensor<?x?xf32>):
   %B = disc_shape.dim <B>
   %S = disc_shape.dim <S>

@@ -22,7 +22,7 @@ disc_shape.symbol @S min 1
 // CHECK: arith.cmpi ne, %[[STATUS]]
 // CHECK: scf.if
 // CHECK: llvm.call @disc_rt_function_at(%{{.*}}, %[[STATUS]], %{{.*}})
-disc_plan.kernel_func call @nonzero attributes {symbols = ["S"],
+disc_plan.kernel_func call @nonzero attributes {schedule = #disc_plan.pieces, symbols = ["S"],
     arg_dims = [#disc_shape.dims<[S, 4]>],
     layouts = [#disc_plan.layout<#disc_shape.expr<1>, #disc_shape.dims<[9, 2]>>,
                #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[2, 1]>>,
@@ -37,7 +37,7 @@ disc_plan.kernel_func call @nonzero attributes {symbols = ["S"],
 
 // -----
 
-disc_plan.kernel_func call @missing attributes {symbols = [], arg_dims = [],
+disc_plan.kernel_func call @missing attributes {schedule = #disc_plan.pieces, symbols = [], arg_dims = [],
     layouts = [#disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>]} {
   %one = arith.constant 1 : index
   // expected-error@+1 {{the runtime has no function 'frobnicate'}}
@@ -47,7 +47,7 @@ disc_plan.kernel_func call @missing attributes {symbols = [], arg_dims = [],
 
 // -----
 
-disc_plan.kernel_func call @type attributes {symbols = [], arg_dims = [],
+disc_plan.kernel_func call @type attributes {schedule = #disc_plan.pieces, symbols = [], arg_dims = [],
     layouts = [#disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>]} {
   %one = arith.constant 1 : index
   // expected-error@+1 {{operand 0 has elements of type 'i4', which functions do not know}}
@@ -58,7 +58,7 @@ disc_plan.kernel_func call @type attributes {symbols = [], arg_dims = [],
 // -----
 
 // expected-error@+1 {{a call kernel must yield the results of one disc_tensor.call}}
-disc_plan.kernel_func call @other attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+disc_plan.kernel_func call @other attributes {schedule = #disc_plan.pieces, symbols = [], arg_dims = [#disc_shape.dims<[4]>],
     layouts = [#disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>,
                #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>]} {
 ^bb0(%x: tensor<4xf32>):

@@ -25,7 +25,7 @@ disc_shape.symbol @S min 1
 disc_plan.kernel_func column @sum attributes {symbols = ["B", "S"], arg_dims = [#disc_shape.dims<[B, S, 48]>],
     layouts = [#disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[S * 48, 48, 1]>>,
                #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[48, 1]>>],
-    schedule = {blocks = 2 : i64}} {
+    schedule = #disc_plan.column<blocks = 2>} {
 ^bb0(%x: tensor<?x?x48xf32>):
   %B = disc_shape.dim <B>
   %zero = arith.constant 0.0 : f32

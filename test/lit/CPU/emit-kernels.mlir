@@ -2,7 +2,7 @@
 
 disc_shape.symbol @B min 1
 
-disc_plan.kernel_func loop @unwritten attributes {symbols = [], arg_dims = [],
+disc_plan.kernel_func loop @unwritten attributes {schedule = #disc_plan.loop<chunk = 4096, unroll = 1>, symbols = [], arg_dims = [],
     layouts = [#disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>]} {
   // expected-error @+1 {{reads a tensor that nothing has written}}
   %e = tensor.empty() : tensor<4xf32>
@@ -11,7 +11,7 @@ disc_plan.kernel_func loop @unwritten attributes {symbols = [], arg_dims = [],
 
 // -----
 
-disc_plan.kernel_func loop @table attributes {symbols = [], arg_dims = [],
+disc_plan.kernel_func loop @table attributes {schedule = #disc_plan.loop<chunk = 4096, unroll = 1>, symbols = [], arg_dims = [],
     layouts = [#disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>]} {
   // expected-error @+1 {{cannot evaluate a tensor constant that is not one repeated value}}
   %e = arith.constant dense<[1.0, 2.0]> : tensor<2xf32>
@@ -23,7 +23,7 @@ disc_plan.kernel_func loop @table attributes {symbols = [], arg_dims = [],
 disc_shape.symbol @B min 1
 
 // expected-error @+1 {{uses symbol B but is not given its value}}
-disc_plan.kernel_func loop @symbols attributes {symbols = [], arg_dims = [#disc_shape.dims<[B]>],
+disc_plan.kernel_func loop @symbols attributes {schedule = #disc_plan.loop<chunk = 4096, unroll = 1>, symbols = [], arg_dims = [#disc_shape.dims<[B]>],
     layouts = [#disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>,
                #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>]} {
 ^bb0(%x: tensor<?xf32>):
@@ -33,7 +33,7 @@ disc_plan.kernel_func loop @symbols attributes {symbols = [], arg_dims = [#disc_
 // -----
 
 // expected-error @+1 {{a kernel of this kind needs a reduction}}
-disc_plan.kernel_func row @row attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+disc_plan.kernel_func row @row attributes {schedule = #disc_plan.row<accumulators = 1>, symbols = [], arg_dims = [#disc_shape.dims<[4]>],
     layouts = [#disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>,
                #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>]} {
 ^bb0(%x: tensor<4xf32>):

@@ -25,7 +25,7 @@ disc_shape.symbol @S min 1
 disc_plan.kernel_func loop @merged attributes {symbols = ["B"], arg_dims = [#disc_shape.dims<[B, 384]>],
     layouts = [#disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[384, 1]>>,
                #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[384, 1]>>],
-    schedule = {chunk = 4096 : i64}} {
+    schedule = #disc_plan.loop<chunk = 4096, unroll = 1>} {
 ^bb0(%x: tensor<?x384xf32>):
   %B = disc_shape.dim <B>
   %e = tensor.empty(%B) : tensor<?x384xf32>
@@ -58,7 +58,7 @@ disc_plan.kernel_func loop @rows attributes {symbols = ["B", "S"],
     layouts = [#disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[S, 1]>>,
                #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>,
                #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[S, 1]>>],
-    schedule = {chunk = 4096 : i64}} {
+    schedule = #disc_plan.loop<chunk = 4096, unroll = 1>} {
 ^bb0(%x: tensor<?x?xf32>, %keep: tensor<?xi1>):
   %B = disc_shape.dim <B>
   %S = disc_shape.dim <S>
@@ -93,7 +93,7 @@ disc_plan.kernel_func loop @rows attributes {symbols = ["B", "S"],
 // CHECK: llvm.intr.masked.load
 // CHECK-NOT: gather
 // CHECK: llvm.intr.masked.store
-disc_plan.kernel_func loop @parts attributes {symbols = ["B"],
+disc_plan.kernel_func loop @parts attributes {schedule = #disc_plan.loop<chunk = 4096, unroll = 1>, symbols = ["B"],
     arg_dims = [#disc_shape.dims<[B]>, #disc_shape.dims<[2]>],
     layouts = [#disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[2]>>,
                #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>,
@@ -118,7 +118,7 @@ disc_plan.kernel_func loop @parts attributes {symbols = ["B"],
 // CHECK: llvm.load {{.*}} -> f32
 // CHECK: math.exp %{{.*}} : f32
 // CHECK: llvm.store {{.*}} : f32
-disc_plan.kernel_func loop @scalar attributes {symbols = [], arg_dims = [#disc_shape.dims<[]>],
+disc_plan.kernel_func loop @scalar attributes {schedule = #disc_plan.loop<chunk = 4096, unroll = 1>, symbols = [], arg_dims = [#disc_shape.dims<[]>],
     layouts = [#disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[]>>,
                #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[]>>]} {
 ^bb0(%x: tensor<f32>):
@@ -146,7 +146,7 @@ disc_plan.kernel_func loop @uniform attributes {symbols = ["B"],
     layouts = [#disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>,
                #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[]>>,
                #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>],
-    schedule = {chunk = 4096 : i64}} {
+    schedule = #disc_plan.loop<chunk = 4096, unroll = 1>} {
 ^bb0(%x: tensor<?xf32>, %s: tensor<f32>):
   %B = disc_shape.dim <B>
   %e = tensor.empty(%B) : tensor<?xf32>

@@ -33,7 +33,7 @@ disc_shape.symbol @S min 1
 disc_plan.kernel_func row @softmax attributes {symbols = ["B", "S"], arg_dims = [#disc_shape.dims<[B, S]>],
     layouts = [#disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[S, 1]>>,
                #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[S, 1]>>],
-    schedule = {accumulators = 2 : i64}} {
+    schedule = #disc_plan.row<accumulators = 2>} {
 ^bb0(%x: tensor<?x?xf32>):
   %B = disc_shape.dim <B>
   %S = disc_shape.dim <S>
@@ -87,7 +87,7 @@ disc_plan.kernel_func row @argmax attributes {symbols = ["B", "S"], arg_dims = [
     layouts = [#disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[S, 1]>>,
                #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>,
                #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>],
-    schedule = {accumulators = 2 : i64}} {
+    schedule = #disc_plan.row<accumulators = 2>} {
 ^bb0(%x: tensor<?x?xf32>):
   %B = disc_shape.dim <B>
   %zero = arith.constant 0 : i64

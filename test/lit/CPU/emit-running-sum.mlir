@@ -34,7 +34,7 @@ disc_shape.symbol @S min 1
 // CHECK: arith.addf %[[CARRY]], %[[WIDE]]
 // CHECK: scf.if
 // CHECK: llvm.intr.masked.load
-disc_plan.kernel_func loop @rows attributes {symbols = ["B", "S"], arg_dims = [#disc_shape.dims<[B, S]>],
+disc_plan.kernel_func loop @rows attributes {schedule = #disc_plan.loop<chunk = 4096, unroll = 1>, symbols = ["B", "S"], arg_dims = [#disc_shape.dims<[B, S]>],
     layouts = [#disc_plan.layout<<0>, <[S, 1]>>, #disc_plan.layout<<0>, <[S, 1]>>]} {
 ^bb0(%x: tensor<?x?xf32>):
   %r = disc_tensor.running_sum %x dim 1 : tensor<?x?xf32> -> tensor<?x?xf32>
@@ -49,7 +49,7 @@ disc_plan.kernel_func loop @rows attributes {symbols = ["B", "S"], arg_dims = [#
 // CHECK: %[[NEXT:.*]] = arith.addi %[[SUM]], %[[V]] : vector<8xi64>
 // CHECK: llvm.intr.masked.store %[[NEXT]]
 // CHECK: scf.yield %[[NEXT]]
-disc_plan.kernel_func loop @columns attributes {symbols = ["B", "S"], arg_dims = [#disc_shape.dims<[B, S]>],
+disc_plan.kernel_func loop @columns attributes {schedule = #disc_plan.loop<chunk = 4096, unroll = 1>, symbols = ["B", "S"], arg_dims = [#disc_shape.dims<[B, S]>],
     layouts = [#disc_plan.layout<<0>, <[S, 1]>>, #disc_plan.layout<<0>, <[S, 1]>>]} {
 ^bb0(%x: tensor<?x?xi64>):
   %r = disc_tensor.running_sum %x dim 0 : tensor<?x?xi64> -> tensor<?x?xi64>

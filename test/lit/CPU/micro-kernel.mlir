@@ -11,8 +11,8 @@ module attributes {disc_plan.target = {vector_bits = 256 : i64}} {
   disc_plan.kernel_func contraction @six attributes {
       layouts = [#disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[64, 16, 1]>>, #disc_plan.layout<<0>, <[16, 1]>>],
       arg_dims = [#disc_shape.dims<[6, 4]>, #disc_shape.dims<[1, 4, 16]>],
-      schedule = {rows = 6 : i64, columns = [16], row_tiles = #disc_shape.expr<1>,
-                  lhs_scratch = #disc_shape.expr<1024>, rhs_scratch = #disc_shape.expr<4096>},
+      schedule = #disc_plan.product<rows = 6, columns = [16], k_block = 1073741824, row_tiles = <1>,
+          lhs_scratch = <1024>, rhs_scratch = <4096>>,
       symbols = []} {
   ^bb0(%x: tensor<6x4xf32>, %p: tensor<1x4x16xf32>):
     %w = disc_tensor.unpack %p batch [] n [0] k [1] panel 16 : tensor<1x4x16xf32> -> tensor<16x4xf32>
@@ -34,8 +34,8 @@ module attributes {disc_plan.target = {vector_bits = 256 : i64}} {
   disc_plan.kernel_func contraction @one attributes {
       layouts = [#disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[16, 1]>>],
       arg_dims = [#disc_shape.dims<[1, 4]>, #disc_shape.dims<[16, 4]>],
-      schedule = {rows = 6 : i64, columns = [16], row_tiles = #disc_shape.expr<1>,
-                  lhs_scratch = #disc_shape.expr<1024>, rhs_scratch = #disc_shape.expr<4096>},
+      schedule = #disc_plan.product<rows = 6, columns = [16], k_block = 1073741824, row_tiles = <1>,
+          lhs_scratch = <1024>, rhs_scratch = <4096>>,
       symbols = []} {
   ^bb0(%x: tensor<1x4xi8>, %w: tensor<16x4xi8>):
     %zero = arith.constant 0 : i32
@@ -59,8 +59,8 @@ module attributes {disc_plan.target = {vector_bits = 256 : i64}} {
   disc_plan.kernel_func contraction @fours attributes {
       layouts = [#disc_plan.layout<<0>, <[17, 1]>>, #disc_plan.layout<<0>, <[384, 64, 1]>>, #disc_plan.layout<<0>, <[16, 1]>>],
       arg_dims = [#disc_shape.dims<[2, 17]>, #disc_shape.dims<[1, 6, 64]>],
-      schedule = {rows = 6 : i64, columns = [16], row_tiles = #disc_shape.expr<1>,
-                  lhs_scratch = #disc_shape.expr<1024>, rhs_scratch = #disc_shape.expr<4096>},
+      schedule = #disc_plan.product<rows = 6, columns = [16], k_block = 1073741824, row_tiles = <1>,
+          lhs_scratch = <1024>, rhs_scratch = <4096>>,
       symbols = []} {
   ^bb0(%x: tensor<2x17xi8>, %p: tensor<1x6x64xi8>):
     %w = disc_tensor.unpack %p batch [] n [0] k [1] panel 16 together 4 left_shift 128 : tensor<1x6x64xi8> -> tensor<16x17xi8>
@@ -85,8 +85,8 @@ module attributes {disc_plan.target = {vector_bits = 256 : i64}} {
   disc_plan.kernel_func contraction @nibbles attributes {
       layouts = [#disc_plan.layout<<0>, <[16, 1]>>, #disc_plan.layout<<0>, <[32, 16, 1]>>, #disc_plan.layout<<0>, <[16, 16, 1]>>, #disc_plan.layout<<0>, <[16, 1]>>],
       arg_dims = [#disc_shape.dims<[2, 16]>, #disc_shape.dims<[1, 2, 16]>, #disc_shape.dims<[1, 1, 16]>],
-      schedule = {rows = 6 : i64, columns = [16], row_tiles = #disc_shape.expr<1>,
-                  lhs_scratch = #disc_shape.expr<1024>, rhs_scratch = #disc_shape.expr<4096>},
+      schedule = #disc_plan.product<rows = 6, columns = [16], k_block = 1073741824, row_tiles = <1>,
+          lhs_scratch = <1024>, rhs_scratch = <4096>>,
       symbols = []} {
   ^bb0(%x: tensor<2x16xf32>, %p: tensor<1x2x16xi32>, %s: tensor<1x1x16xf32>):
     %w = disc_tensor.unpack %p scales %s : tensor<1x1x16xf32> batch [] n [0] k [1] panel 16 nibbles unsigned : tensor<1x2x16xi32> -> tensor<16x16xf32>

@@ -12,7 +12,7 @@ module attributes {disc_plan.target = {vector_bits = 512 : i64}} {
   // CHECK: masked
   disc_plan.kernel_func pack @whole attributes {
       layouts = [#disc_plan.layout<<0>, <[48, 1]>>, #disc_plan.layout<<0>, <[1536, 32, 1]>>],
-      arg_dims = [#disc_shape.dims<[40, 48]>], schedule = {}, symbols = []} {
+      arg_dims = [#disc_shape.dims<[40, 48]>], schedule = #disc_plan.pieces, symbols = []} {
   ^bb0(%w: tensor<40x48xf32>):
     %p = disc_tensor.pack %w batch [] n [0] k [1] panel 32 : tensor<40x48xf32> -> tensor<2x48x32xf32>
     disc_plan.yield %p : tensor<2x48x32xf32>
@@ -23,7 +23,7 @@ module attributes {disc_plan.target = {vector_bits = 512 : i64}} {
   // CHECK: arith.extf %{{.*}} : vector<16xbf16> to vector<16xf32>
   disc_plan.kernel_func pack @widened attributes {
       layouts = [#disc_plan.layout<<0>, <[64, 1]>>, #disc_plan.layout<<0>, <[1536, 32, 1]>>],
-      arg_dims = [#disc_shape.dims<[48, 64]>], schedule = {}, symbols = []} {
+      arg_dims = [#disc_shape.dims<[48, 64]>], schedule = #disc_plan.pieces, symbols = []} {
   ^bb0(%w: tensor<48x64xbf16>):
     %p = disc_tensor.pack %w batch [] n [1] k [0] panel 32 : tensor<48x64xbf16> -> tensor<2x48x32xf32>
     disc_plan.yield %p : tensor<2x48x32xf32>

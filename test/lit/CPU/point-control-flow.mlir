@@ -16,7 +16,7 @@ disc_shape.symbol @B min 1
 // CHECK: scf.while
 // CHECK: %[[LEFT:.*]] = arith.cmpi ne
 // CHECK: arith.andi %[[LEFT]], %{{.*}} : vector<8xi1>
-disc_plan.kernel_func loop @bits attributes {symbols = ["B"], arg_dims = [#disc_shape.dims<[B]>],
+disc_plan.kernel_func loop @bits attributes {schedule = #disc_plan.loop<chunk = 4096, unroll = 1>, symbols = ["B"], arg_dims = [#disc_shape.dims<[B]>],
     layouts = [#disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>,
                #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>]} {
 ^bb0(%x: tensor<?xi32>):
@@ -49,7 +49,7 @@ disc_plan.kernel_func loop @bits attributes {symbols = ["B"], arg_dims = [#disc_
 // CHECK: math.sin
 // CHECK: %[[SAME:.*]] = arith.select
 // CHECK: arith.select %[[NEGATIVE]], %[[SINE]], %[[SAME]]
-disc_plan.kernel_func loop @branch attributes {symbols = ["B"], arg_dims = [#disc_shape.dims<[B]>],
+disc_plan.kernel_func loop @branch attributes {schedule = #disc_plan.loop<chunk = 4096, unroll = 1>, symbols = ["B"], arg_dims = [#disc_shape.dims<[B]>],
     layouts = [#disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>,
                #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>]} {
 ^bb0(%x: tensor<?xf32>):

@@ -7,7 +7,7 @@ disc_shape.symbol @S min 1
 // The lanes run along a strided dimension of the source, and no other is dense: a gather.
 // CHECK-LABEL: func.func @transpose
 // CHECK: llvm.intr.masked.gather {{.*}} -> vector<8xf32>
-disc_plan.kernel_func loop @transpose attributes {symbols = ["S"], arg_dims = [#disc_shape.dims<[S, 48]>],
+disc_plan.kernel_func loop @transpose attributes {schedule = #disc_plan.loop<chunk = 4096, unroll = 1>, symbols = ["S"], arg_dims = [#disc_shape.dims<[S, 48]>],
     layouts = [#disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[96, 2]>>,
                #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[S, 1]>>]} {
 ^bb0(%x: tensor<?x48xf32>):
@@ -21,7 +21,7 @@ disc_plan.kernel_func loop @transpose attributes {symbols = ["S"], arg_dims = [#
 // CHECK-DAG: arith.remui %{{.*}}, %{{.*}} : index
 // CHECK-NOT: gather
 // CHECK: llvm.load {{.*}} -> vector<8xf32>
-disc_plan.kernel_func loop @heads attributes {symbols = ["S"], arg_dims = [#disc_shape.dims<[3, S, 16]>],
+disc_plan.kernel_func loop @heads attributes {schedule = #disc_plan.loop<chunk = 4096, unroll = 1>, symbols = ["S"], arg_dims = [#disc_shape.dims<[3, S, 16]>],
     layouts = [#disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[S * 16, 16, 1]>>,
                #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[48, 1]>>]} {
 ^bb0(%x: tensor<3x?x16xf32>):
@@ -37,7 +37,7 @@ disc_plan.kernel_func loop @heads attributes {symbols = ["S"], arg_dims = [#disc
 // CHECK: arith.muli
 // CHECK-NOT: gather
 // CHECK: llvm.load {{.*}} -> vector<8xf32>
-disc_plan.kernel_func loop @embedding attributes {symbols = ["B"],
+disc_plan.kernel_func loop @embedding attributes {schedule = #disc_plan.loop<chunk = 4096, unroll = 1>, symbols = ["B"],
     arg_dims = [#disc_shape.dims<[B]>, #disc_shape.dims<[1000, 48]>],
     layouts = [#disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[1]>>,
                #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[48, 1]>>,
@@ -63,7 +63,7 @@ disc_plan.kernel_func loop @embedding attributes {symbols = ["B"],
 // CHECK: %[[V:.*]] = llvm.load {{.*}} -> vector<8xf32>
 // CHECK: vector.shuffle %[[V]], %[[V]] [7, 6, 5, 4, 3, 2, 1, 0]
 // CHECK-LABEL: func.func @after_reversed
-disc_plan.kernel_func loop @reversed attributes {symbols = ["B"], arg_dims = [#disc_shape.dims<[B, 48]>],
+disc_plan.kernel_func loop @reversed attributes {schedule = #disc_plan.loop<chunk = 4096, unroll = 1>, symbols = ["B"], arg_dims = [#disc_shape.dims<[B, 48]>],
     layouts = [#disc_plan.layout<<0>, <[48, 1]>>, #disc_plan.layout<<0>, <[48, 1]>>]} {
 ^bb0(%x: tensor<?x48xf32>):
   %B = disc_shape.dim <B>
@@ -82,7 +82,7 @@ disc_plan.kernel_func loop @reversed attributes {symbols = ["B"], arg_dims = [#d
   } -> tensor<?x48xf32>
   disc_plan.yield %r : tensor<?x48xf32>
 }
-disc_plan.kernel_func loop @after_reversed attributes {symbols = ["B"], arg_dims = [#disc_shape.dims<[B, 48]>],
+disc_plan.kernel_func loop @after_reversed attributes {schedule = #disc_plan.loop<chunk = 4096, unroll = 1>, symbols = ["B"], arg_dims = [#disc_shape.dims<[B, 48]>],
     layouts = [#disc_plan.layout<<0>, <[48, 1]>>, #disc_plan.layout<<0>, <[48, 1]>>]} {
 ^bb0(%x: tensor<?x48xf32>):
   disc_plan.yield %x : tensor<?x48xf32>
@@ -92,7 +92,7 @@ disc_plan.kernel_func loop @after_reversed attributes {symbols = ["B"], arg_dims
 // CHECK-LABEL: func.func @concat_and_more
 // CHECK: scf.if {{.*}} -> (vector<8xi8>)
 // CHECK: scf.if {{.*}} -> (vector<8xi8>)
-disc_plan.kernel_func loop @concat_and_more attributes {symbols = ["B", "S"],
+disc_plan.kernel_func loop @concat_and_more attributes {schedule = #disc_plan.loop<chunk = 4096, unroll = 1>, symbols = ["B", "S"],
     arg_dims = [#disc_shape.dims<[B, 48]>, #disc_shape.dims<[S, 48]>],
     layouts = [#disc_plan.layout<<0>, <[48, 1]>>, #disc_plan.layout<<0>, <[48, 1]>>, #disc_plan.layout<<0>, <[48, 1]>>]} {
 ^bb0(%x: tensor<?x48xi8>, %y: tensor<?x48xi8>):
@@ -119,7 +119,7 @@ disc_plan.kernel_func loop @concat_and_more attributes {symbols = ["B", "S"],
 // CHECK: scf.for
 // CHECK-NOT: scf.if
 // CHECK: llvm.store {{.*}} : vector<8xi8>
-disc_plan.kernel_func loop @concat attributes {symbols = ["B", "S"],
+disc_plan.kernel_func loop @concat attributes {schedule = #disc_plan.loop<chunk = 4096, unroll = 1>, symbols = ["B", "S"],
     arg_dims = [#disc_shape.dims<[B, 48]>, #disc_shape.dims<[S, 48]>],
     layouts = [#disc_plan.layout<<0>, <[48, 1]>>, #disc_plan.layout<<0>, <[48, 1]>>, #disc_plan.layout<<0>, <[48, 1]>>]} {
 ^bb0(%x: tensor<?x48xi8>, %y: tensor<?x48xi8>):

@@ -27,8 +27,8 @@ module attributes {disc_plan.target = {vector_bits = 512 : i64}} {
       layouts = [#disc_plan.layout<<0>, <[H * H * 32, H * 32, 32, 1]>>, #disc_plan.layout<<0>, <[2048, 1024, 32, 1]>>,
                  #disc_plan.layout<<0>, <[H * H * 64, H * 64, 64, 1]>>],
       arg_dims = [#disc_shape.dims<[B, H, H, 32]>, #disc_shape.dims<[16, 2, 32, 32]>],
-      schedule = {rows = 14 : i64, columns = 32 : i64, chunk_tiles = #disc_shape.expr<4>,
-                  panel_groups = #disc_shape.expr<1>, plane = #disc_shape.expr<1808>, sums_scratch = 28672 : i64},
+      schedule = #disc_plan.winograd<rows = 14, columns = 32, chunk_tiles = <4>, panel_groups = <1>, plane = <1808>,
+          sums_scratch = 28672>,
       symbols = ["B", "H"]} {
   ^bb0(%x: tensor<?x?x?x32xf32>, %p: tensor<16x2x32x32xf32>):
     %w = disc_tensor.unpack %p batch [0] n [1] k [2] panel 32 : tensor<16x2x32x32xf32> -> tensor<16x64x32xf32>

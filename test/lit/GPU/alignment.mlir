@@ -10,7 +10,7 @@ disc_shape.symbol @i
 // CHECK: llvm.store %{{.*}} {alignment = 4 : i64} : vector<4xf32>, !llvm.ptr<1>
 disc_plan.kernel_func loop @row attributes {symbols = ["B"], arg_dims = [#disc_shape.dims<[B, 9]>],
     layouts = [#disc_plan.layout<<0>, <[9, 1]>>, #disc_plan.layout<<0>, <[9, 1]>>],
-    schedule = {threads = 256 : i64, vector = 4 : i64}} {
+    schedule = #disc_plan.device_loop<threads = 256, vector = 4>} {
 ^bb0(%x: tensor<?x9xf32>):
   %B = disc_shape.dim <B>
   %e = tensor.empty(%B) : tensor<?x9xf32>
@@ -33,7 +33,7 @@ disc_plan.kernel_func loop @row attributes {symbols = ["B"], arg_dims = [#disc_s
 // CHECK: llvm.store %{{.*}} {alignment = 8 : i64} : vector<4xf32>, !llvm.ptr<1>
 disc_plan.kernel_func loop @last attributes {symbols = ["B"], arg_dims = [#disc_shape.dims<[B, 9]>],
     layouts = [#disc_plan.layout<<0>, <[9, 1]>>, #disc_plan.layout<<0>, <[9, 1]>>],
-    schedule = {threads = 256 : i64, vector = 4 : i64}} {
+    schedule = #disc_plan.device_loop<threads = 256, vector = 4>} {
 ^bb0(%x: tensor<?x9xf32>):
   %B = disc_shape.dim <B>
   %e = tensor.empty(%B) : tensor<?x9xf32>
@@ -47,7 +47,7 @@ disc_plan.kernel_func loop @last attributes {symbols = ["B"], arg_dims = [#disc_
 }
 disc_plan.kernel_func loop @copy attributes {symbols = ["B"], arg_dims = [#disc_shape.dims<[B, 9]>],
     layouts = [#disc_plan.layout<<0>, <[9, 1]>>, #disc_plan.layout<<0>, <[9, 1]>>],
-    schedule = {threads = 256 : i64, vector = 4 : i64}} {
+    schedule = #disc_plan.device_loop<threads = 256, vector = 4>} {
 ^bb0(%x: tensor<?x9xf32>):
   %B = disc_shape.dim <B>
   %e = tensor.empty(%B) : tensor<?x9xf32>

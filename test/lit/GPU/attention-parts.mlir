@@ -50,10 +50,9 @@ disc_plan.kernel_func attention @decode attributes {
                #disc_plan.layout<<0>, <[S * 40, 0, 40, 1]>>, #disc_plan.layout<<0>, <[160, 40, 40, 1]>>,
                #disc_plan.layout<<0>, <[1]>>],
     arg_dims = [#disc_shape.dims<[B, 4, 1, 40]>, #disc_shape.dims<[B, 4, S, 40]>, #disc_shape.dims<[B, 4, S, 40]>],
-    schedule = {threads = 128 : i64, queries = 16 : i64, keys = 32 : i64, variants = [
-      {threads = 128 : i64, queries = 16 : i64, keys = 32 : i64, shared = 1 : i64,
-       parts = #disc_shape.expr<min(8, S floordiv 128)>, tasks = #disc_shape.expr<B * min(8, S floordiv 128)>,
-       when = #disc_shape.expr<S - 511>}]},
+    schedule = #disc_plan.device_attention<threads = 128, queries = 16, keys = 32>,
+    variants = [#disc_plan.variant<#disc_plan.device_attention<threads = 128, queries = 16, keys = 32, parts = <min(8,
+        S floordiv 128)>, shared = 1>, when = <S - 511>, tasks = <B * min(8, S floordiv 128)>>],
     tasks = #disc_shape.expr<B * 4>,
     symbols = ["B", "S"]} {
 ^bb0(%q: tensor<?x4x1x40xf32>, %k: tensor<?x4x?x40xf32>, %v: tensor<?x4x?x40xf32>):

@@ -58,7 +58,7 @@ disc_plan.kernel_func attention @masked attributes {
                #disc_plan.layout<<0>, <[S * 480, 480, 40, 1]>>],
     arg_dims = [#disc_shape.dims<[B, 12, S, 40]>, #disc_shape.dims<[B, 12, S, 40]>, #disc_shape.dims<[B, 12, S, 40]>,
                 #disc_shape.dims<[B, 1, 1, S]>],
-    schedule = {threads = 128 : i64, queries = 16 : i64, keys = 32 : i64},
+    schedule = #disc_plan.device_attention<threads = 128, queries = 16, keys = 32>,
     symbols = ["B", "S"]} {
 ^bb0(%q: tensor<?x12x?x40xf32>, %k: tensor<?x12x?x40xf32>, %v: tensor<?x12x?x40xf32>, %m: tensor<?x1x1x?xi1>):
   %r = disc_tensor.attention %q, %k, %v mask %m : tensor<?x1x1x?xi1> scale 0.25 causal false : tensor<?x12x?x40xf32>, tensor<?x12x?x40xf32>, tensor<?x12x?x40xf32> -> tensor<?x12x?x40xf32>
@@ -86,7 +86,7 @@ disc_plan.kernel_func attention @causal attributes {
     layouts = [#disc_plan.layout<<0>, <[S * 32, 32, 1]>>, #disc_plan.layout<<0>, <[S * 32, 32, 1]>>,
                #disc_plan.layout<<0>, <[S * 32, 32, 1]>>, #disc_plan.layout<<0>, <[S * 32, 32, 1]>>],
     arg_dims = [#disc_shape.dims<[B, S, 32]>, #disc_shape.dims<[B, S, 32]>, #disc_shape.dims<[B, S, 32]>],
-    schedule = {threads = 128 : i64, queries = 16 : i64, keys = 32 : i64},
+    schedule = #disc_plan.device_attention<threads = 128, queries = 16, keys = 32>,
     symbols = ["B", "S"]} {
 ^bb0(%q: tensor<?x?x32xf16>, %k: tensor<?x?x32xf16>, %v: tensor<?x?x32xf16>):
   %r = disc_tensor.attention %q, %k, %v scale 0.25 causal true : tensor<?x?x32xf16>, tensor<?x?x32xf16>, tensor<?x?x32xf16> -> tensor<?x?x32xf16>
@@ -112,7 +112,7 @@ disc_plan.kernel_func attention @step attributes {
                #disc_plan.layout<<0>, <[128, 64, 64, 1]>>,
                #disc_plan.layout<<0>, <[P * 128 + 128, P * 64 + 64, 64, 1]>>, #disc_plan.layout<<0>, <[128, 64, 64, 1]>>],
     arg_dims = [#disc_shape.dims<[B, 2, P, 64]>, #disc_shape.dims<[B, 2, 1, 64]>, #disc_shape.dims<[B, 2, 1, 64]>],
-    schedule = {threads = 128 : i64, queries = 16 : i64, keys = 32 : i64},
+    schedule = #disc_plan.device_attention<threads = 128, queries = 16, keys = 32>,
     symbols = ["B", "P"]} {
 ^bb0(%pk: tensor<?x2x?x64xf32>, %k: tensor<?x2x1x64xf32>, %q: tensor<?x2x1x64xf32>):
   %c = disc_tensor.concat %pk, %k dim 2 : tensor<?x2x?x64xf32>, tensor<?x2x1x64xf32> -> tensor<?x2x?x64xf32>

@@ -55,11 +55,10 @@ disc_plan.kernel_func contraction @coded attributes {
     layouts = [#disc_plan.layout<<0>, <[256, 1]>>, #disc_plan.layout<<0>, <[256, 128, 1]>>, #disc_plan.layout<<0>, <[40, 1]>>,
                #disc_plan.layout<<0>, <[40, 1]>>, #disc_plan.layout<<0>, <[40, 1]>>, #disc_plan.layout<<0>, <[1]>>],
     arg_dims = [#disc_shape.dims<[S, 256]>, #disc_shape.dims<[5, 2, 128]>, #disc_shape.dims<[4, 40]>, #disc_shape.dims<[4, 40]>],
-    schedule = {threads = 128 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, warp_rows = 32 : i64, warp_columns = 32 : i64,
-                stages = 4 : i64, slices = 1 : i64,
-                variants = [{threads = 256 : i64, tile_rows = 16 : i64, tile_columns = 16 : i64, warp_rows = 16 : i64, warp_columns = 16 : i64,
-                             stages = 6 : i64, slices = 8 : i64, when = #disc_shape.expr<-S + 17>,
-                             tasks = #disc_shape.expr<((S + 15) floordiv 16) * 3>}]},
+    schedule = #disc_plan.device_matrix<threads = 128, tile_rows = 64, tile_columns = 64, warp_rows = 32,
+        warp_columns = 32, stages = 4, slices = 1>,
+    variants = [#disc_plan.variant<#disc_plan.device_matrix<threads = 256, tile_rows = 16, tile_columns = 16,
+        warp_rows = 16, warp_columns = 16, stages = 6, slices = 8>, when = <-S + 17>, tasks = <((S + 15) floordiv 16) * 3>>],
     symbols = ["S"], tasks = #disc_shape.expr<(S + 63) floordiv 64>} {
 ^bb0(%x: tensor<?x256xbf16>, %c: tensor<5x2x128xi32>, %s: tensor<4x40xf32>, %z: tensor<4x40xf32>):
   %u = disc_tensor.unpack_fragments %c scales %s : tensor<4x40xf32> zeros %z : tensor<4x40xf32> zero 0 bits 4

@@ -29,7 +29,7 @@ disc_rt.entry @main attributes {inputs = [], outputs = []} {
 // CHECK: llvm.load
 disc_plan.kernel_func loop @loop attributes {
     layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], arg_dims = [#disc_shape.dims<[S]>],
-    schedule = {threads = 256 : i64, vector = 1 : i64}, symbols = ["S"],
+    schedule = #disc_plan.device_loop<threads = 256, vector = 1>, symbols = ["S"],
     tasks = #disc_shape.expr<(S + 255) floordiv 256>} {
 ^bb0(%x: tensor<?xf32>):
   %s = disc_shape.dim <S>
@@ -57,8 +57,8 @@ disc_plan.kernel_func loop @loop attributes {
 disc_plan.kernel_func contraction @constant attributes {
     layouts = [#disc_plan.layout<<0>, <[1024, 1]>>, #disc_plan.layout<<0>, <[1024, 1]>>, #disc_plan.layout<<0>, <[16, 1]>>],
     arg_dims = [#disc_shape.dims<[S, 1024]>, #disc_shape.dims<[16, 1024]>],
-    schedule = {threads = 128 : i64, tile_rows = 16 : i64, tile_columns = 16 : i64, warp_rows = 16 : i64, warp_columns = 16 : i64,
-                stages = 6 : i64, slices = 4 : i64},
+    schedule = #disc_plan.device_matrix<threads = 128, tile_rows = 16, tile_columns = 16, warp_rows = 16,
+        warp_columns = 16, stages = 6, slices = 4>,
     symbols = ["S"]} {
 ^bb0(%x: tensor<?x1024xf32>, %w: tensor<16x1024xf32>):
   %zero = arith.constant 0.0 : f32
@@ -84,8 +84,8 @@ disc_plan.kernel_func contraction @constant attributes {
 disc_plan.kernel_func contraction @other attributes {
     layouts = [#disc_plan.layout<<0>, <[1024, 1]>>, #disc_plan.layout<<0>, <[1024, 1]>>, #disc_plan.layout<<0>, <[16, 1]>>],
     arg_dims = [#disc_shape.dims<[S, 1024]>, #disc_shape.dims<[16, 1024]>],
-    schedule = {threads = 128 : i64, tile_rows = 16 : i64, tile_columns = 16 : i64, warp_rows = 16 : i64, warp_columns = 16 : i64,
-                stages = 6 : i64, slices = 4 : i64},
+    schedule = #disc_plan.device_matrix<threads = 128, tile_rows = 16, tile_columns = 16, warp_rows = 16,
+        warp_columns = 16, stages = 6, slices = 4>,
     symbols = ["S"]} {
 ^bb0(%x: tensor<?x1024xf32>, %w: tensor<16x1024xf32>):
   %zero = arith.constant 0.0 : f32
@@ -109,8 +109,8 @@ disc_plan.kernel_func contraction @other attributes {
 disc_plan.kernel_func contraction @updated attributes {
     layouts = [#disc_plan.layout<<0>, <[1024, 1]>>, #disc_plan.layout<<0>, <[1024, 1]>>, #disc_plan.layout<<0>, <[16, 1]>>],
     arg_dims = [#disc_shape.dims<[S, 1024]>, #disc_shape.dims<[16, 1024]>],
-    schedule = {threads = 128 : i64, tile_rows = 16 : i64, tile_columns = 16 : i64, warp_rows = 16 : i64, warp_columns = 16 : i64,
-                stages = 6 : i64, slices = 4 : i64},
+    schedule = #disc_plan.device_matrix<threads = 128, tile_rows = 16, tile_columns = 16, warp_rows = 16,
+        warp_columns = 16, stages = 6, slices = 4>,
     symbols = ["S"]} {
 ^bb0(%x: tensor<?x1024xf32>, %w: tensor<16x1024xf32>):
   %zero = arith.constant 0.0 : f32

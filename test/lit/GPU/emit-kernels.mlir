@@ -36,7 +36,7 @@ disc_shape.symbol @S min 0
 // CHECK: gpu.return
 disc_plan.kernel_func loop @merged attributes {symbols = ["B"], arg_dims = [#disc_shape.dims<[B, 384]>],
     layouts = [#disc_plan.layout<<0>, <[384, 1]>>, #disc_plan.layout<<0>, <[384, 1]>>],
-    schedule = {threads = 256 : i64, vector = 4 : i64}, tasks = #disc_shape.expr<B>} {
+    schedule = #disc_plan.device_loop<threads = 256, vector = 4>, tasks = #disc_shape.expr<B>} {
 ^bb0(%x: tensor<?x384xf32>):
   %B = disc_shape.dim <B>
   %e = tensor.empty(%B) : tensor<?x384xf32>
@@ -70,7 +70,7 @@ disc_plan.kernel_func loop @merged attributes {symbols = ["B"], arg_dims = [#dis
 // CHECK: llvm.store %{{.*}} {alignment = 16 : i64} : vector<4xf32>, !llvm.ptr<1>
 disc_plan.kernel_func loop @tail attributes {symbols = ["B"], arg_dims = [#disc_shape.dims<[B]>],
     layouts = [#disc_plan.layout<<1>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
-    schedule = {threads = 256 : i64, vector = 4 : i64}} {
+    schedule = #disc_plan.device_loop<threads = 256, vector = 4>} {
 ^bb0(%x: tensor<?xf32>):
   %B = disc_shape.dim <B>
   %e = tensor.empty(%B) : tensor<?xf32>
@@ -98,7 +98,7 @@ disc_plan.kernel_func loop @tail attributes {symbols = ["B"], arg_dims = [#disc_
 disc_plan.kernel_func loop @rows attributes {symbols = ["B", "S"],
     arg_dims = [#disc_shape.dims<[B, 4 * S]>, #disc_shape.dims<[4 * S]>],
     layouts = [#disc_plan.layout<<0>, <[S * 4, 1]>>, #disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[S * 4, 1]>>],
-    schedule = {threads = 256 : i64, vector = 4 : i64}} {
+    schedule = #disc_plan.device_loop<threads = 256, vector = 4>} {
 ^bb0(%x: tensor<?x?xf32>, %keep: tensor<?xi1>):
   %B = disc_shape.dim <B>
   %S = disc_shape.dim <4 * S>
@@ -125,7 +125,7 @@ disc_plan.kernel_func loop @rows attributes {symbols = ["B", "S"],
 disc_plan.kernel_func loop @bias attributes {symbols = ["B", "S"],
     arg_dims = [#disc_shape.dims<[B, S]>, #disc_shape.dims<[S]>],
     layouts = [#disc_plan.layout<<0>, <[S, 1]>>, #disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[S, 1]>>],
-    schedule = {threads = 256 : i64, vector = 4 : i64}} {
+    schedule = #disc_plan.device_loop<threads = 256, vector = 4>} {
 ^bb0(%x: tensor<?x?xf32>, %b: tensor<?xf32>):
   %B = disc_shape.dim <B>
   %S = disc_shape.dim <S>
@@ -148,7 +148,7 @@ disc_plan.kernel_func loop @bias attributes {symbols = ["B", "S"],
 // CHECK: llvm.store {{.*}} : f32
 disc_plan.kernel_func loop @transpose attributes {symbols = ["B", "S"], arg_dims = [#disc_shape.dims<[B, S]>],
     layouts = [#disc_plan.layout<<0>, <[1, B]>>, #disc_plan.layout<<0>, <[S, 1]>>],
-    schedule = {threads = 256 : i64, vector = 4 : i64}} {
+    schedule = #disc_plan.device_loop<threads = 256, vector = 4>} {
 ^bb0(%x: tensor<?x?xf32>):
   %B = disc_shape.dim <B>
   %S = disc_shape.dim <S>
@@ -171,7 +171,7 @@ disc_plan.kernel_func loop @transpose attributes {symbols = ["B", "S"], arg_dims
 // CHECK: llvm.store {{.*}} : f32
 disc_plan.kernel_func loop @scalar attributes {symbols = [], arg_dims = [#disc_shape.dims<[]>],
     layouts = [#disc_plan.layout<<0>, <[]>>, #disc_plan.layout<<0>, <[]>>],
-    schedule = {threads = 256 : i64, vector = 4 : i64}} {
+    schedule = #disc_plan.device_loop<threads = 256, vector = 4>} {
 ^bb0(%x: tensor<f32>):
   %e = tensor.empty() : tensor<f32>
   %r = linalg.generic {indexing_maps = [affine_map<() -> ()>, affine_map<() -> ()>], iterator_types = []}
@@ -196,7 +196,7 @@ disc_plan.kernel_func loop @scalar attributes {symbols = [], arg_dims = [#disc_s
 disc_plan.kernel_func loop @concat attributes {symbols = ["B", "S"],
     arg_dims = [#disc_shape.dims<[B]>, #disc_shape.dims<[S]>],
     layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
-    schedule = {threads = 256 : i64, vector = 4 : i64}} {
+    schedule = #disc_plan.device_loop<threads = 256, vector = 4>} {
 ^bb0(%x: tensor<?xf32>, %y: tensor<?xf32>):
   %r = disc_tensor.concat %x, %y dim 0 : tensor<?xf32>, tensor<?xf32> -> tensor<?xf32>
   disc_plan.yield %r : tensor<?xf32>
@@ -227,7 +227,7 @@ disc_plan.kernel_func loop @concat attributes {symbols = ["B", "S"],
 disc_plan.kernel_func loop @embedding attributes {symbols = ["B"],
     arg_dims = [#disc_shape.dims<[10, 16]>, #disc_shape.dims<[B]>],
     layouts = [#disc_plan.layout<<0>, <[16, 1]>>, #disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[16, 1]>>],
-    schedule = {threads = 256 : i64, vector = 4 : i64}} {
+    schedule = #disc_plan.device_loop<threads = 256, vector = 4>} {
 ^bb0(%table: tensor<10x16xf32>, %ids: tensor<?xi64>):
   %B = disc_shape.dim <B>
   %ten = arith.constant 10 : i64

@@ -1,16 +1,17 @@
 // What kernels on devices cannot be.
 // RUN: disc-opt %s -disc-gpu-emit-kernels -split-input-file -verify-diagnostics
 
-// expected-error @+1 {{a kernel of a device needs 'threads' in its schedule}}
+// expected-error @+1 {{a kernel of a device needs a schedule for blocks of threads}}
 disc_plan.kernel_func loop @threads attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {}} {
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = #disc_plan.loop<chunk = 4096,
+        unroll = 1>} {
 ^bb0(%x: tensor<4xf32>):
   disc_plan.yield %x : tensor<4xf32>
 }
 
 // -----
 
-// expected-error @+1 {{a kernel of a device needs 'threads' in its schedule}}
+// expected-error @+1 {{a kernel of a device needs a schedule for blocks of threads}}
 disc_plan.kernel_func contraction @no_schedule attributes {symbols = [], arg_dims = [#disc_shape.dims<[4, 8]>, #disc_shape.dims<[8, 4]>],
     layouts = [#disc_plan.layout<<0>, <[8, 1]>>, #disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[4, 1]>>]} {
 ^bb0(%x: tensor<4x8xf32>, %w: tensor<8x4xf32>):
@@ -32,7 +33,8 @@ disc_plan.kernel_func contraction @no_schedule attributes {symbols = [], arg_dim
 
 // expected-error @+1 {{pack kernels do not run on devices}}
 disc_plan.kernel_func pack @pack attributes {symbols = [], arg_dims = [#disc_shape.dims<[16, 16]>],
-    layouts = [#disc_plan.layout<<0>, <[16, 1]>>, #disc_plan.layout<<0>, <[256, 16, 1]>>], schedule = {threads = 256 : i64}} {
+    layouts = [#disc_plan.layout<<0>, <[16, 1]>>, #disc_plan.layout<<0>, <[256, 16, 1]>>],
+        schedule = #disc_plan.device_pieces<threads = 256>} {
 ^bb0(%a: tensor<16x16xf32>):
   %r = disc_tensor.pack %a batch [] n [0] k [1] panel 16 : tensor<16x16xf32> -> tensor<1x16x16xf32>
   disc_plan.yield %r : tensor<1x16x16xf32>
@@ -42,7 +44,8 @@ disc_plan.kernel_func pack @pack attributes {symbols = [], arg_dims = [#disc_sha
 
 // expected-error @+1 {{an attention kernel holds no attention}}
 disc_plan.kernel_func attention @none attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 128 : i64, queries = 16 : i64, keys = 32 : i64}} {
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+        schedule = #disc_plan.device_attention<threads = 128, queries = 16, keys = 32>} {
 ^bb0(%x: tensor<4xf32>):
   disc_plan.yield %x : tensor<4xf32>
 }
@@ -53,7 +56,7 @@ disc_shape.symbol @E
 disc_plan.kernel_func attention @unbounded attributes {symbols = ["E"],
     arg_dims = [#disc_shape.dims<[2, 8, 32]>, #disc_shape.dims<[2, 8, E]>],
     layouts = [#disc_plan.layout<<0>, <[256, 32, 1]>>, #disc_plan.layout<<0>, <[E * 8, E, 1]>>, #disc_plan.layout<<0>, <[E * 8, E, 1]>>],
-    schedule = {threads = 128 : i64, queries = 16 : i64, keys = 32 : i64}} {
+    schedule = #disc_plan.device_attention<threads = 128, queries = 16, keys = 32>} {
 ^bb0(%q: tensor<2x8x32xf32>, %v: tensor<2x8x?xf32>):
   // expected-error @+1 {{attention on devices is for values of at most 512 elements}}
   %r = disc_tensor.attention %q, %q, %v scale 0.25 causal false : tensor<2x8x32xf32>, tensor<2x8x32xf32>, tensor<2x8x?xf32> -> tensor<2x8x?xf32>
@@ -66,7 +69,7 @@ disc_plan.kernel_func attention @unbounded attributes {symbols = ["E"],
 disc_plan.kernel_func attention @other attributes {symbols = [],
     arg_dims = [#disc_shape.dims<[2, 8, 32]>, #disc_shape.dims<[3]>],
     layouts = [#disc_plan.layout<<0>, <[256, 32, 1]>>, #disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
-    schedule = {threads = 128 : i64, queries = 16 : i64, keys = 32 : i64}} {
+    schedule = #disc_plan.device_attention<threads = 128, queries = 16, keys = 32>} {
 ^bb0(%q: tensor<2x8x32xf32>, %z: tensor<3xf32>):
   %r = disc_tensor.attention %q, %q, %q scale 0.25 causal false : tensor<2x8x32xf32>, tensor<2x8x32xf32>, tensor<2x8x32xf32> -> tensor<2x8x32xf32>
   disc_plan.yield %z : tensor<3xf32>
@@ -79,8 +82,8 @@ disc_plan.kernel_func attention @other attributes {symbols = [],
 #y = affine_map<(m, n, k) -> (m, n)>
 disc_plan.kernel_func contraction @other_start attributes {
     layouts = [#disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[8, 1]>>],
-    schedule = {threads = 256 : i64, tile_rows = 16 : i64, tile_columns = 64 : i64, tile_depth = 16 : i64,
-                thread_rows = 1 : i64, thread_columns = 4 : i64},
+    schedule = #disc_plan.device_product<threads = 256, tile_rows = 16, tile_columns = 64, tile_depth = 16,
+        thread_rows = 1, thread_columns = 4>,
     arg_dims = [#disc_shape.dims<[8, 4]>, #disc_shape.dims<[8, 4]>], symbols = []} {
 ^bb0(%x: tensor<8x4xf32>, %w: tensor<8x4xf32>):
   %one = arith.constant 1.0 : f32
@@ -104,8 +107,8 @@ disc_plan.kernel_func contraction @other_start attributes {
 // expected-error @+1 {{a device's kernel has one product for each of its parts}}
 disc_plan.kernel_func contraction @two attributes {
     layouts = [#disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[4, 1]>>, #disc_plan.layout<<0>, <[8, 1]>>],
-    schedule = {threads = 256 : i64, tile_rows = 16 : i64, tile_columns = 64 : i64, tile_depth = 16 : i64,
-                thread_rows = 1 : i64, thread_columns = 4 : i64},
+    schedule = #disc_plan.device_product<threads = 256, tile_rows = 16, tile_columns = 64, tile_depth = 16,
+        thread_rows = 1, thread_columns = 4>,
     arg_dims = [#disc_shape.dims<[8, 4]>, #disc_shape.dims<[8, 4]>], symbols = []} {
 ^bb0(%x: tensor<8x4xf32>, %w: tensor<8x4xf32>):
   %zero = arith.constant 0.0 : f32
@@ -193,7 +196,8 @@ disc_plan.kernel_func call @sort attributes {symbols = [], arg_dims = [#disc_sha
 
 // expected-error @+1 {{a kernel with a running sum must yield it}}
 disc_plan.kernel_func loop @sum attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 32 : i64, line_threads = 32 : i64}} {
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+        schedule = #disc_plan.device_sum<threads = 32, line_threads = 32>} {
 ^bb0(%x: tensor<4xf32>):
   %s = disc_tensor.running_sum %x dim 0 : tensor<4xf32> -> tensor<4xf32>
   disc_plan.yield %x : tensor<4xf32>

@@ -36,7 +36,7 @@ disc_shape.symbol @S min 0 max 65536
 // CHECK: gpu.return
 disc_plan.kernel_func row @kept attributes {symbols = ["B"], arg_dims = [#disc_shape.dims<[B, 768]>],
     layouts = [#disc_plan.layout<<0>, <[768, 1]>>, #disc_plan.layout<<0>, <[768, 1]>>], tasks = #disc_shape.expr<B>,
-    schedule = {threads = 256 : i64, group = 32 : i64, vector = 4 : i64, points = 6 : i64}} {
+    schedule = #disc_plan.device_row<threads = 256, group = 32, vector = 4, points = 6>} {
 ^bb0(%x: tensor<?x768xf32>):
   %B = disc_shape.dim <B>
   %zero = arith.constant 0.0 : f32
@@ -97,8 +97,8 @@ disc_plan.kernel_func row @kept attributes {symbols = ["B"], arg_dims = [#disc_s
 // CHECK: gpu.return
 disc_plan.kernel_func row @softmax attributes {symbols = ["B", "S"], arg_dims = [#disc_shape.dims<[B, S]>],
     layouts = [#disc_plan.layout<<0>, <[S, 1]>>, #disc_plan.layout<<0>, <[S, 1]>>], tasks = #disc_shape.expr<B>,
-    schedule = {threads = 256 : i64, group = 256 : i64, vector = 1 : i64,
-                variants = [{threads = 512 : i64, vector = 4 : i64, points = 8 : i64}]}} {
+    schedule = #disc_plan.device_row<threads = 256, group = 256, vector = 1>,
+    variants = [#disc_plan.variant<#disc_plan.device_row<threads = 512, vector = 4, points = 8>>]} {
 ^bb0(%x: tensor<?x?xf32>):
   %B = disc_shape.dim <B>
   %S = disc_shape.dim <S>
@@ -146,7 +146,7 @@ disc_plan.kernel_func row @softmax attributes {symbols = ["B", "S"], arg_dims = 
 // CHECK: gpu.return
 disc_plan.kernel_func loop @loop attributes {symbols = ["B", "S"], arg_dims = [#disc_shape.dims<[S]>], tasks = #disc_shape.expr<B>,
     layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[S, 1]>>],
-    schedule = {threads = 256 : i64, vector = 4 : i64, points = 2 : i64}} {
+    schedule = #disc_plan.device_loop<threads = 256, vector = 4, points = 2>} {
 ^bb0(%x: tensor<?xf32>):
   %B = disc_shape.dim <B>
   %S = disc_shape.dim <S>

@@ -47,8 +47,8 @@ disc_plan.kernel_func contraction @bias attributes {
     layouts = [#disc_plan.layout<<0>, <[S * 384, 384, 1]>>, #disc_plan.layout<<0>, <[384, 1]>>,
                #disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[S * 1536, 1536, 1]>>],
     arg_dims = [#disc_shape.dims<[B, S, 384]>, #disc_shape.dims<[1536, 384]>, #disc_shape.dims<[1536]>],
-    schedule = {threads = 256 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, tile_depth = 16 : i64,
-                thread_rows = 4 : i64, thread_columns = 4 : i64, library = #disc_shape.expr<S - 7>},
+    schedule = #disc_plan.device_product<threads = 256, tile_rows = 64, tile_columns = 64, tile_depth = 16,
+        thread_rows = 4, thread_columns = 4, library = <S - 7>>,
     symbols = ["B", "S"]} {
 ^bb0(%x: tensor<?x?x384xf32>, %w: tensor<1536x384xf32>, %bias: tensor<1536xf32>):
   %zero = arith.constant 0.0 : f32
@@ -74,8 +74,8 @@ disc_plan.kernel_func contraction @tanh attributes {
     layouts = [#disc_plan.layout<<0>, <[S * 384, 384, 1]>>, #disc_plan.layout<<0>, <[384, 1]>>,
                #disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[S * 1536, 1536, 1]>>],
     arg_dims = [#disc_shape.dims<[B, S, 384]>, #disc_shape.dims<[1536, 384]>, #disc_shape.dims<[1536]>],
-    schedule = {threads = 256 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, tile_depth = 16 : i64,
-                thread_rows = 4 : i64, thread_columns = 4 : i64, library = #disc_shape.expr<S - 7>},
+    schedule = #disc_plan.device_product<threads = 256, tile_rows = 64, tile_columns = 64, tile_depth = 16,
+        thread_rows = 4, thread_columns = 4, library = <S - 7>>,
     symbols = ["B", "S"]} {
 ^bb0(%x: tensor<?x?x384xf32>, %w: tensor<1536x384xf32>, %bias: tensor<1536xf32>):
   %zero = arith.constant 0.0 : f32
@@ -101,8 +101,8 @@ disc_plan.kernel_func contraction @tanh attributes {
 disc_plan.kernel_func contraction @half attributes {
     layouts = [#disc_plan.layout<<0>, <[32, 1]>>, #disc_plan.layout<<0>, <[32, 1]>>, #disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[64, 1]>>],
     arg_dims = [#disc_shape.dims<[S, 32]>, #disc_shape.dims<[64, 32]>, #disc_shape.dims<[64]>],
-    schedule = {threads = 256 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, tile_depth = 16 : i64,
-                thread_rows = 4 : i64, thread_columns = 4 : i64, library = #disc_shape.expr<S - 7>},
+    schedule = #disc_plan.device_product<threads = 256, tile_rows = 64, tile_columns = 64, tile_depth = 16,
+        thread_rows = 4, thread_columns = 4, library = <S - 7>>,
     symbols = ["S"]} {
 ^bb0(%x: tensor<?x32xbf16>, %w: tensor<64x32xbf16>, %bias: tensor<64xbf16>):
   %zero = arith.constant 0.0 : f32
@@ -157,8 +157,8 @@ disc_plan.kernel_func contraction @half attributes {
 disc_plan.kernel_func contraction @rounded attributes {
     layouts = [#disc_plan.layout<<0>, <[32, 1]>>, #disc_plan.layout<<0>, <[32, 1]>>, #disc_plan.layout<<0>, <[64, 1]>>],
     arg_dims = [#disc_shape.dims<[S, 32]>, #disc_shape.dims<[64, 32]>],
-    schedule = {threads = 256 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, tile_depth = 16 : i64,
-                thread_rows = 4 : i64, thread_columns = 4 : i64, library = #disc_shape.expr<S - 7>},
+    schedule = #disc_plan.device_product<threads = 256, tile_rows = 64, tile_columns = 64, tile_depth = 16,
+        thread_rows = 4, thread_columns = 4, library = <S - 7>>,
     symbols = ["S"]} {
 ^bb0(%x: tensor<?x32xf16>, %w: tensor<64x32xf16>):
   %zero = arith.constant 0.0 : f32
@@ -190,8 +190,8 @@ disc_plan.kernel_func contraction @rounded attributes {
 disc_plan.kernel_func contraction @wide attributes {
     layouts = [#disc_plan.layout<<0>, <[32, 1]>>, #disc_plan.layout<<0>, <[32, 1]>>, #disc_plan.layout<<0>, <[64, 1]>>],
     arg_dims = [#disc_shape.dims<[S, 32]>, #disc_shape.dims<[64, 32]>],
-    schedule = {threads = 256 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, tile_depth = 16 : i64,
-                thread_rows = 4 : i64, thread_columns = 4 : i64, library = #disc_shape.expr<S - 7>},
+    schedule = #disc_plan.device_product<threads = 256, tile_rows = 64, tile_columns = 64, tile_depth = 16,
+        thread_rows = 4, thread_columns = 4, library = <S - 7>>,
     symbols = ["S"]} {
 ^bb0(%x: tensor<?x32xf16>, %w: tensor<64x32xf16>):
   %zero = arith.constant 0.0 : f32
@@ -214,8 +214,8 @@ disc_plan.kernel_func contraction @gaps attributes {
     layouts = [#disc_plan.layout<<0>, <[S * 512, 512, 1]>>, #disc_plan.layout<<0>, <[384, 1]>>,
                #disc_plan.layout<<0>, <[S * 1536, 1536, 1]>>],
     arg_dims = [#disc_shape.dims<[B, S, 384]>, #disc_shape.dims<[1536, 384]>],
-    schedule = {threads = 256 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, tile_depth = 16 : i64,
-                thread_rows = 4 : i64, thread_columns = 4 : i64, library = #disc_shape.expr<S - 7>},
+    schedule = #disc_plan.device_product<threads = 256, tile_rows = 64, tile_columns = 64, tile_depth = 16,
+        thread_rows = 4, thread_columns = 4, library = <S - 7>>,
     symbols = ["B", "S"]} {
 ^bb0(%x: tensor<?x?x384xf32>, %w: tensor<1536x384xf32>):
   %zero = arith.constant 0.0 : f32

@@ -37,7 +37,7 @@ disc_plan.kernel_func attention @causal attributes {
     layouts = [#disc_plan.layout<<0>, <[S * 96, S * 32, 32, 1]>>, #disc_plan.layout<<0>, <[S * 96, S * 32, 32, 1]>>,
                #disc_plan.layout<<0>, <[S * 96, S * 32, 32, 1]>>, #disc_plan.layout<<0>, <[S * 96, S * 32, 32, 1]>>],
     arg_dims = [#disc_shape.dims<[B, 3, S, 32]>, #disc_shape.dims<[B, 3, S, 32]>, #disc_shape.dims<[B, 3, S, 32]>],
-    schedule = {threads = 128 : i64, queries = 64 : i64, keys = 64 : i64, warp_rows = 16 : i64},
+    schedule = #disc_plan.device_attention<threads = 128, queries = 64, keys = 64, warp_rows = 16>,
     symbols = ["B", "S"]} {
 ^bb0(%q: tensor<?x3x?x32xbf16>, %k: tensor<?x3x?x32xbf16>, %v: tensor<?x3x?x32xbf16>):
   %r = disc_tensor.attention %q, %k, %v scale 0.25 causal true : tensor<?x3x?x32xbf16>, tensor<?x3x?x32xbf16>, tensor<?x3x?x32xbf16> -> tensor<?x3x?x32xbf16>
@@ -55,7 +55,7 @@ disc_plan.kernel_func attention @single attributes {
     layouts = [#disc_plan.layout<<0>, <[S * 96, S * 32, 32, 1]>>, #disc_plan.layout<<0>, <[S * 96, S * 32, 32, 1]>>,
                #disc_plan.layout<<0>, <[S * 96, S * 32, 32, 1]>>, #disc_plan.layout<<0>, <[S * 96, S * 32, 32, 1]>>],
     arg_dims = [#disc_shape.dims<[B, 3, S, 32]>, #disc_shape.dims<[B, 3, S, 32]>, #disc_shape.dims<[B, 3, S, 32]>],
-    schedule = {threads = 128 : i64, queries = 64 : i64, keys = 32 : i64, warp_rows = 16 : i64},
+    schedule = #disc_plan.device_attention<threads = 128, queries = 64, keys = 32, warp_rows = 16>,
     symbols = ["B", "S"]} {
 ^bb0(%q: tensor<?x3x?x32xf32>, %k: tensor<?x3x?x32xf32>, %v: tensor<?x3x?x32xf32>):
   %r = disc_tensor.attention %q, %k, %v scale 0.25 causal false : tensor<?x3x?x32xf32>, tensor<?x3x?x32xf32>, tensor<?x3x?x32xf32> -> tensor<?x3x?x32xf32>

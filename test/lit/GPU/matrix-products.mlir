@@ -61,11 +61,10 @@ disc_shape.symbol @S min 0 max 512
 disc_plan.kernel_func contraction @staged attributes {
     layouts = [#disc_plan.layout<<0>, <[48, 1]>>, #disc_plan.layout<<0>, <[48, 1]>>, #disc_plan.layout<<0>, <[128, 1]>>],
     arg_dims = [#disc_shape.dims<[S, 48]>, #disc_shape.dims<[128, 48]>],
-    schedule = {threads = 128 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, warp_rows = 32 : i64, warp_columns = 32 : i64,
-                stages = 4 : i64, slices = 1 : i64,
-                variants = [{threads = 256 : i64, tile_rows = 16 : i64, tile_columns = 32 : i64, warp_rows = 16 : i64, warp_columns = 32 : i64,
-                             stages = 2 : i64, slices = 8 : i64, when = #disc_shape.expr<-S + 64>,
-                             tasks = #disc_shape.expr<((S + 15) floordiv 16) * 4>}]},
+    schedule = #disc_plan.device_matrix<threads = 128, tile_rows = 64, tile_columns = 64, warp_rows = 32,
+        warp_columns = 32, stages = 4, slices = 1>,
+    variants = [#disc_plan.variant<#disc_plan.device_matrix<threads = 256, tile_rows = 16, tile_columns = 32,
+        warp_rows = 16, warp_columns = 32, stages = 2, slices = 8>, when = <-S + 64>, tasks = <((S + 15) floordiv 16) * 4>>],
     symbols = ["S"]} {
 ^bb0(%x: tensor<?x48xf32>, %w: tensor<128x48xf32>):
   %zero = arith.constant 0.0 : f32
@@ -91,8 +90,8 @@ disc_plan.kernel_func contraction @staged attributes {
 disc_plan.kernel_func contraction @half attributes {
     layouts = [#disc_plan.layout<<0>, <[40, 1]>>, #disc_plan.layout<<0>, <[40, 1]>>, #disc_plan.layout<<0>, <[128, 1]>>],
     arg_dims = [#disc_shape.dims<[S, 40]>, #disc_shape.dims<[128, 40]>],
-    schedule = {threads = 128 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, warp_rows = 32 : i64, warp_columns = 32 : i64,
-                stages = 2 : i64, slices = 1 : i64},
+    schedule = #disc_plan.device_matrix<threads = 128, tile_rows = 64, tile_columns = 64, warp_rows = 32,
+        warp_columns = 32, stages = 2, slices = 1>,
     symbols = ["S"]} {
 ^bb0(%x: tensor<?x40xbf16>, %w: tensor<128x40xbf16>):
   %zero = arith.constant 0.0 : f32
@@ -121,8 +120,8 @@ disc_plan.kernel_func contraction @half attributes {
 disc_plan.kernel_func contraction @odd attributes {
     layouts = [#disc_plan.layout<<0>, <[37, 1]>>, #disc_plan.layout<<0>, <[37, 1]>>, #disc_plan.layout<<0>, <[128, 1]>>],
     arg_dims = [#disc_shape.dims<[S, 37]>, #disc_shape.dims<[128, 37]>],
-    schedule = {threads = 128 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, warp_rows = 32 : i64, warp_columns = 32 : i64,
-                stages = 2 : i64, slices = 1 : i64},
+    schedule = #disc_plan.device_matrix<threads = 128, tile_rows = 64, tile_columns = 64, warp_rows = 32,
+        warp_columns = 32, stages = 2, slices = 1>,
     symbols = ["S"]} {
 ^bb0(%x: tensor<?x37xf32>, %w: tensor<128x37xf32>):
   %zero = arith.constant 0.0 : f32
@@ -162,8 +161,8 @@ disc_plan.kernel_func contraction @odd attributes {
 disc_plan.kernel_func contraction @streamed attributes {
     layouts = [#disc_plan.layout<<0>, <[1016, 1]>>, #disc_plan.layout<<0>, <[1016, 1]>>, #disc_plan.layout<<0>, <[128, 1]>>],
     arg_dims = [#disc_shape.dims<[S, 1016]>, #disc_shape.dims<[128, 1016]>],
-    schedule = {threads = 128 : i64, tile_rows = 16 : i64, tile_columns = 32 : i64, warp_rows = 16 : i64, warp_columns = 32 : i64,
-                stages = 6 : i64, slices = 4 : i64},
+    schedule = #disc_plan.device_matrix<threads = 128, tile_rows = 16, tile_columns = 32, warp_rows = 16,
+        warp_columns = 32, stages = 6, slices = 4>,
     symbols = ["S"]} {
 ^bb0(%x: tensor<?x1016xbf16>, %w: tensor<128x1016xbf16>):
   %zero = arith.constant 0.0 : f32

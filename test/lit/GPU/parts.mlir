@@ -35,7 +35,7 @@ disc_shape.symbol @S min 0
 // CHECK: llvm.store {{.*}} : f32, !llvm.ptr<1>
 disc_plan.kernel_func row @sum attributes {symbols = ["B", "S"], arg_dims = [#disc_shape.dims<[B, S]>], tasks = #disc_shape.expr<B>,
     layouts = [#disc_plan.layout<<0>, <[S, 1]>>, #disc_plan.layout<<0>, <[1]>>],
-    schedule = {threads = 256 : i64, group = 256 : i64, vector = 1 : i64, part = 16384 : i64}} {
+    schedule = #disc_plan.device_row<threads = 256, group = 256, vector = 1, part = 16384>} {
 ^bb0(%x: tensor<?x?xf32>):
   %B = disc_shape.dim <B>
   %zero = arith.constant 0.0 : f32
@@ -59,7 +59,7 @@ disc_shape.symbol @B min 0
 // expected-error@+1 {{has a schedule with parts, but cannot be split}}
 disc_plan.kernel_func row @normalize attributes {symbols = ["B"], arg_dims = [#disc_shape.dims<[B, 64]>], tasks = #disc_shape.expr<B>,
     layouts = [#disc_plan.layout<<0>, <[64, 1]>>, #disc_plan.layout<<0>, <[64, 1]>>],
-    schedule = {threads = 256 : i64, group = 32 : i64, vector = 1 : i64, part = 16 : i64}} {
+    schedule = #disc_plan.device_row<threads = 256, group = 32, vector = 1, part = 16>} {
 ^bb0(%x: tensor<?x64xf32>):
   %B = disc_shape.dim <B>
   %zero = arith.constant 0.0 : f32

@@ -60,8 +60,8 @@ disc_plan.kernel_func contraction @linear attributes {
     layouts = [#disc_plan.layout<<0>, <[S * 384, 384, 1]>>, #disc_plan.layout<<0>, <[384, 1]>>,
                #disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[S * 1536, 1536, 1]>>],
     arg_dims = [#disc_shape.dims<[B, S, 384]>, #disc_shape.dims<[1536, 384]>, #disc_shape.dims<[1536]>],
-    schedule = {threads = 256 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, tile_depth = 16 : i64,
-                thread_rows = 4 : i64, thread_columns = 4 : i64},
+    schedule = #disc_plan.device_product<threads = 256, tile_rows = 64, tile_columns = 64, tile_depth = 16,
+        thread_rows = 4, thread_columns = 4>,
     symbols = ["B", "S"]} {
 ^bb0(%x: tensor<?x?x384xf32>, %w: tensor<1536x384xf32>, %bias: tensor<1536xf32>):
   %zero = arith.constant 0.0 : f32
@@ -108,8 +108,8 @@ disc_plan.kernel_func contraction @batched attributes {
     layouts = [#disc_plan.layout<<0>, <[S * 40, 40, 1]>>, #disc_plan.layout<<0>, <[S * 40, 1, S]>>,
                #disc_plan.layout<<0>, <[S * S, S, 1]>>],
     arg_dims = [#disc_shape.dims<[B, S, 40]>, #disc_shape.dims<[B, S, 40]>],
-    schedule = {threads = 256 : i64, tile_rows = 16 : i64, tile_columns = 64 : i64, tile_depth = 24 : i64,
-                thread_rows = 1 : i64, thread_columns = 4 : i64},
+    schedule = #disc_plan.device_product<threads = 256, tile_rows = 16, tile_columns = 64, tile_depth = 24,
+        thread_rows = 1, thread_columns = 4>,
     symbols = ["B", "S"]} {
 ^bb0(%x: tensor<?x?x40xbf16>, %w: tensor<?x?x40xbf16>):
   %zero = arith.constant 0.0 : f32
@@ -138,8 +138,8 @@ disc_plan.kernel_func contraction @batched attributes {
 disc_plan.kernel_func contraction @integers attributes {
     layouts = [#disc_plan.layout<<0>, <[0, S, 1]>>, #disc_plan.layout<<0>, <[S, 1]>>, #disc_plan.layout<<0>, <[0, 8, 1]>>],
     arg_dims = [#disc_shape.dims<[1, 8, S]>, #disc_shape.dims<[8, S]>],
-    schedule = {threads = 256 : i64, tile_rows = 16 : i64, tile_columns = 64 : i64, tile_depth = 16 : i64,
-                thread_rows = 1 : i64, thread_columns = 4 : i64},
+    schedule = #disc_plan.device_product<threads = 256, tile_rows = 16, tile_columns = 64, tile_depth = 16,
+        thread_rows = 1, thread_columns = 4>,
     symbols = ["S"]} {
 ^bb0(%x: tensor<1x8x?xi8>, %w: tensor<8x?xi8>):
   %zero = arith.constant 0 : i32
@@ -176,8 +176,8 @@ disc_plan.kernel_func convolution @padded attributes {
     layouts = [#disc_plan.layout<<0>, <[S * S * 32, S * 32, 32, 1]>>, #disc_plan.layout<<0>, <[11520, 144, 48, 16, 1]>>,
                #disc_plan.layout<<0>, <[S * S * 160, S * 160, 160, 1]>>],
     arg_dims = [#disc_shape.dims<[B, S, S, 32]>, #disc_shape.dims<[2, 80, 3, 3, 16]>],
-    schedule = {threads = 256 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, tile_depth = 16 : i64,
-                thread_rows = 4 : i64, thread_columns = 4 : i64},
+    schedule = #disc_plan.device_product<threads = 256, tile_rows = 64, tile_columns = 64, tile_depth = 16,
+        thread_rows = 4, thread_columns = 4>,
     symbols = ["B", "S"]} {
 ^bb0(%x: tensor<?x?x?x32xf32>, %w: tensor<2x80x3x3x16xf32>):
   %y = disc_tensor.convolution %x, %w strides [1, 1] low [1, 1] high [1, 1] dilations [1, 1] input_dilations [1, 1] {disc_shape.dims = [#disc_shape.dims<[B, S, S, 160]>]} : tensor<?x?x?x32xf32>, tensor<2x80x3x3x16xf32> -> tensor<?x?x?x160xf32>

@@ -47,7 +47,7 @@ disc_shape.symbol @S min 0
 // WARP64: scf.for
 disc_plan.kernel_func row @softmax attributes {symbols = ["B", "S"], arg_dims = [#disc_shape.dims<[B, S]>],
     layouts = [#disc_plan.layout<<0>, <[S, 1]>>, #disc_plan.layout<<0>, <[S, 1]>>],
-    schedule = {threads = 256 : i64, group = 32 : i64, vector = 1 : i64}} {
+    schedule = #disc_plan.device_row<threads = 256, group = 32, vector = 1>} {
 ^bb0(%x: tensor<?x?xf32>):
   %B = disc_shape.dim <B>
   %S = disc_shape.dim <S>
@@ -106,7 +106,7 @@ disc_plan.kernel_func row @softmax attributes {symbols = ["B", "S"], arg_dims = 
 // CHECK: llvm.store {{.*}} : f32
 disc_plan.kernel_func row @short attributes {symbols = ["B"], arg_dims = [#disc_shape.dims<[32 * B, 24]>],
     layouts = [#disc_plan.layout<<0>, <[24, 1]>>, #disc_plan.layout<<0>, <[1]>>],
-    schedule = {threads = 256 : i64, group = 8 : i64, vector = 4 : i64}} {
+    schedule = #disc_plan.device_row<threads = 256, group = 8, vector = 4>} {
 ^bb0(%x: tensor<?x24xf32>):
   %B = disc_shape.dim <32 * B>
   %zero = arith.constant 0.0 : f32
@@ -150,7 +150,7 @@ disc_plan.kernel_func row @short attributes {symbols = ["B"], arg_dims = [#disc_
 // WARP64: gpu.return
 disc_plan.kernel_func row @long attributes {symbols = ["B", "S"], arg_dims = [#disc_shape.dims<[B, 4 * S]>],
     layouts = [#disc_plan.layout<<0>, <[S * 4, 1]>>, #disc_plan.layout<<0>, <[1]>>],
-    schedule = {threads = 256 : i64, group = 256 : i64, vector = 4 : i64}} {
+    schedule = #disc_plan.device_row<threads = 256, group = 256, vector = 4>} {
 ^bb0(%x: tensor<?x?xbf16>):
   %B = disc_shape.dim <B>
   %zero = arith.constant 0.0 : bf16
@@ -176,7 +176,7 @@ disc_plan.kernel_func row @long attributes {symbols = ["B", "S"], arg_dims = [#d
 // CHECK: llvm.store {{.*}} : i64
 disc_plan.kernel_func row @argmax attributes {symbols = ["B", "S"], arg_dims = [#disc_shape.dims<[B, S]>],
     layouts = [#disc_plan.layout<<0>, <[S, 1]>>, #disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
-    schedule = {threads = 256 : i64, group = 32 : i64, vector = 1 : i64}} {
+    schedule = #disc_plan.device_row<threads = 256, group = 32, vector = 1>} {
 ^bb0(%x: tensor<?x?xf32>):
   %B = disc_shape.dim <B>
   %zero = arith.constant 0 : i64
@@ -222,7 +222,7 @@ disc_plan.kernel_func row @argmax attributes {symbols = ["B", "S"], arg_dims = [
 // CHECK: llvm.store {{.*}} : i8, !llvm.ptr<1>
 disc_plan.kernel_func column @columns attributes {symbols = ["B", "S"], arg_dims = [#disc_shape.dims<[B, S, 48]>],
     layouts = [#disc_plan.layout<<0>, <[S * 48, 48, 1]>>, #disc_plan.layout<<0>, <[48, 1]>>],
-    schedule = {threads = 256 : i64, columns = 32 : i64}} {
+    schedule = #disc_plan.device_column<threads = 256, columns = 32>} {
 ^bb0(%x: tensor<?x?x48xi1>):
   %B = disc_shape.dim <B>
   %false = arith.constant false
@@ -254,7 +254,7 @@ disc_plan.kernel_func column @columns attributes {symbols = ["B", "S"], arg_dims
 // CHECK: llvm.store {{.*}} : vector<4xf32>, !llvm.ptr<1>
 disc_plan.kernel_func column @column_vectors attributes {symbols = ["B", "S"], arg_dims = [#disc_shape.dims<[B, S, 48]>],
     layouts = [#disc_plan.layout<<0>, <[S * 48, 48, 1]>>, #disc_plan.layout<<0>, <[48, 1]>>],
-    schedule = {threads = 64 : i64, columns = 32 : i64, vector = 4 : i64}} {
+    schedule = #disc_plan.device_column<threads = 64, columns = 32, vector = 4>} {
 ^bb0(%x: tensor<?x?x48xf32>):
   %B = disc_shape.dim <B>
   %zero = arith.constant 0.0 : f32
@@ -278,7 +278,7 @@ disc_plan.kernel_func column @column_vectors attributes {symbols = ["B", "S"], a
 // CHECK: llvm.store {{.*}} : i64, !llvm.ptr<1>
 disc_plan.kernel_func row @after_argmax attributes {symbols = ["B", "S"], arg_dims = [#disc_shape.dims<[B, S]>],
     layouts = [#disc_plan.layout<<0>, <[S, 1]>>, #disc_plan.layout<<0>, <[S, 1]>>],
-    schedule = {threads = 256 : i64, group = 32 : i64, vector = 1 : i64}} {
+    schedule = #disc_plan.device_row<threads = 256, group = 32, vector = 1>} {
 ^bb0(%x: tensor<?x?xf32>):
   %B = disc_shape.dim <B>
   %S = disc_shape.dim <S>

@@ -35,7 +35,7 @@ disc_shape.symbol @S min 0
 // WARP64-NOT: gpu.shuffle
 disc_plan.kernel_func loop @rows attributes {symbols = ["B", "S"], arg_dims = [#disc_shape.dims<[B, S]>],
     layouts = [#disc_plan.layout<<0>, <[S, 1]>>, #disc_plan.layout<<0>, <[S, 1]>>],
-    schedule = {threads = 256 : i64, line_threads = 256 : i64}} {
+    schedule = #disc_plan.device_sum<threads = 256, line_threads = 256>} {
 ^bb0(%x: tensor<?x?xf32>):
   %r = disc_tensor.running_sum %x dim 1 : tensor<?x?xf32> -> tensor<?x?xf32>
   disc_plan.yield %r : tensor<?x?xf32>
@@ -55,7 +55,7 @@ disc_plan.kernel_func loop @rows attributes {symbols = ["B", "S"], arg_dims = [#
 // CHECK: gpu.return
 disc_plan.kernel_func loop @columns attributes {symbols = ["B", "S"], arg_dims = [#disc_shape.dims<[B, S]>],
     layouts = [#disc_plan.layout<<0>, <[S, 1]>>, #disc_plan.layout<<0>, <[S, 1]>>],
-    schedule = {threads = 256 : i64, line_threads = 1 : i64}} {
+    schedule = #disc_plan.device_sum<threads = 256, line_threads = 1>} {
 ^bb0(%x: tensor<?x?xi64>):
   %r = disc_tensor.running_sum %x dim 0 : tensor<?x?xi64> -> tensor<?x?xi64>
   disc_plan.yield %r : tensor<?x?xi64>

@@ -19,7 +19,7 @@ disc_shape.symbol @S min 1
 disc_plan.kernel_func loop @transpose attributes {symbols = ["B", "S"], arg_dims = [#disc_shape.dims<[B, S]>],
     layouts = [#disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[S, 1]>>,
                #disc_plan.layout<#disc_shape.expr<0>, #disc_shape.dims<[B, 1]>>],
-    schedule = {threads = 256 : i64, vector = 4 : i64}} {
+    schedule = #disc_plan.device_loop<threads = 256, vector = 4>} {
 ^bb0(%x: tensor<?x?xf32>):
   %B = disc_shape.dim <B>
   %S = disc_shape.dim <S>

@@ -70,327 +70,261 @@ func.func @p7(%x: tensor<4xf32>) {
 
 // -----
 
-// expected-error @+1 {{schedule: 'chunk' must be from 1 to 1099511627776, not 0 (P8)}}
+// expected-error @+3 {{schedule: 'chunk' must be from 1 to 1099511627776, not 0 (P8)}}
 disc_plan.kernel_func loop @p8_1 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {chunk = 0 : i64}} {
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+    schedule = #disc_plan.loop<chunk = 0, unroll = 1>} {
 ^bb0(%a: tensor<4xf32>):
   disc_plan.yield %a : tensor<4xf32>
 }
 
 // -----
 
-// expected-error @+1 {{schedule: 'unroll' must be from 1 to 64, not -1 (P8)}}
+// expected-error @+3 {{schedule: 'unroll' must be from 1 to 64, not -1 (P8)}}
 disc_plan.kernel_func loop @p8_2 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {unroll = -1 : i64}} {
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+    schedule = #disc_plan.loop<chunk = 4096, unroll = -1>} {
 ^bb0(%a: tensor<4xf32>):
   disc_plan.yield %a : tensor<4xf32>
 }
 
 // -----
 
-// expected-error @+1 {{schedule: 'chunk' must be a 64-bit integer, not 1.000000e+00 : f32 (P8)}}
-disc_plan.kernel_func loop @p8_3 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {chunk = 1.0 : f32}} {
-^bb0(%a: tensor<4xf32>):
-  disc_plan.yield %a : tensor<4xf32>
-}
-
-// -----
-
-// expected-error @+1 {{schedule: no kernel of this kind has a 'blocks' (P8)}}
+// expected-error @+3 {{expected '>'}}
 disc_plan.kernel_func loop @p8_4 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {blocks = 1 : i64}} {
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+    schedule = #disc_plan.loop<chunk = 4096, unroll = 1, blocks = 1>} {
 ^bb0(%a: tensor<4xf32>):
   disc_plan.yield %a : tensor<4xf32>
 }
 
 // -----
 
-// expected-error @+1 {{schedule: 'accumulators' must be from 1 to 64, not 0 (P8)}}
+// expected-error @+3 {{schedule: 'accumulators' must be from 1 to 64, not 0 (P8)}}
 disc_plan.kernel_func row @p8_5 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {accumulators = 0 : i64}} {
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+    schedule = #disc_plan.row<accumulators = 0>} {
 ^bb0(%a: tensor<4xf32>):
   disc_plan.yield %a : tensor<4xf32>
 }
 
 // -----
 
-// expected-error @+1 {{schedule: 'blocks' must be from 1 to 64, not 65 (P8)}}
+// expected-error @+3 {{schedule: 'blocks' must be from 1 to 64, not 65 (P8)}}
 disc_plan.kernel_func column @p8_6 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {blocks = 65 : i64}} {
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+    schedule = #disc_plan.column<blocks = 65>} {
 ^bb0(%a: tensor<4xf32>):
   disc_plan.yield %a : tensor<4xf32>
 }
 
 // -----
 
-// expected-error @+1 {{schedule: 'row_tiles' is missing (P8)}}
+// expected-error @+3 {{struct is missing required parameter: row_tiles}}
 disc_plan.kernel_func contraction @p8_7 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {rows = 6 : i64, columns = [16 : i64], lhs_scratch = #disc_shape.expr<0>, rhs_scratch = #disc_shape.expr<0>}} {
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+    schedule = #disc_plan.product<rows = 6, columns = [16], k_block = 1073741824, lhs_scratch = <0>, rhs_scratch = <0>>} {
 ^bb0(%a: tensor<4xf32>):
   disc_plan.yield %a : tensor<4xf32>
 }
 
 // -----
 
-// expected-error @+1 {{schedule: 'row_tiles' must be from 1 to 1099511627776, not 0 (P8)}}
+// expected-error @+3 {{schedule: 'row_tiles' must be from 1 to 1099511627776, not 0 (P8)}}
 disc_plan.kernel_func contraction @p8_8 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {rows = 6 : i64, columns = [16 : i64], row_tiles = #disc_shape.expr<0>, lhs_scratch = #disc_shape.expr<0>, rhs_scratch = #disc_shape.expr<0>}} {
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+    schedule = #disc_plan.product<rows = 6, columns = [16], k_block = 1073741824, row_tiles = <0>, lhs_scratch = <0>, rhs_scratch = <0>>} {
 ^bb0(%a: tensor<4xf32>):
   disc_plan.yield %a : tensor<4xf32>
 }
 
 // -----
 
-// expected-error @+1 {{schedule: 'lhs_scratch' must be an expression, not 0 : i64 (P8)}}
-disc_plan.kernel_func contraction @p8_9 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {rows = 6 : i64, columns = [16 : i64], row_tiles = #disc_shape.expr<1>, lhs_scratch = 0 : i64, rhs_scratch = #disc_shape.expr<0>}} {
-^bb0(%a: tensor<4xf32>):
-  disc_plan.yield %a : tensor<4xf32>
-}
-
-// -----
-
-// expected-error @+1 {{schedule: 'columns' must be a list of 64-bit integers, not 16 : i64 (P8)}}
-disc_plan.kernel_func contraction @p8_10 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {rows = 6 : i64, columns = 16 : i64, row_tiles = #disc_shape.expr<1>, lhs_scratch = #disc_shape.expr<0>, rhs_scratch = #disc_shape.expr<0>}} {
-^bb0(%a: tensor<4xf32>):
-  disc_plan.yield %a : tensor<4xf32>
-}
-
-// -----
-
-// expected-error @+1 {{schedule: 'columns' must be from 1 to 1024, not 0 (P8)}}
+// expected-error @+3 {{schedule: 'columns' must be from 1 to 1024, not 0 (P8)}}
 disc_plan.kernel_func contraction @p8_11 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {rows = 6 : i64, columns = [0 : i64], row_tiles = #disc_shape.expr<1>, lhs_scratch = #disc_shape.expr<0>, rhs_scratch = #disc_shape.expr<0>}} {
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+    schedule = #disc_plan.product<rows = 6, columns = [0], k_block = 1073741824, row_tiles = <1>, lhs_scratch = <0>, rhs_scratch = <0>>} {
 ^bb0(%a: tensor<4xf32>):
   disc_plan.yield %a : tensor<4xf32>
 }
 
 // -----
 
-// expected-error @+1 {{schedule: 'shared_dims' is missing (P8)}}
-disc_plan.kernel_func attention @p8_12 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {rows = 6 : i64, keys = 64 : i64, query_scratch = #disc_shape.expr<0>, score_scratch = #disc_shape.expr<0>, out_scratch = #disc_shape.expr<0>, few_queries = 2 : i64}} {
-^bb0(%a: tensor<4xf32>):
-  disc_plan.yield %a : tensor<4xf32>
-}
-
-// -----
-
-// expected-error @+1 {{schedule: 'shared_dims' must be an array of 64-bit integers, not [0] (P8)}}
-disc_plan.kernel_func attention @p8_13 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {rows = 6 : i64, keys = 64 : i64, query_scratch = #disc_shape.expr<0>, score_scratch = #disc_shape.expr<0>, out_scratch = #disc_shape.expr<0>, few_queries = 2 : i64, shared_dims = [0]}} {
-^bb0(%a: tensor<4xf32>):
-  disc_plan.yield %a : tensor<4xf32>
-}
-
-// -----
-
-// expected-error @+1 {{schedule: 'merges_lines' must be true or false, not 1 : i64 (P8)}}
-disc_plan.kernel_func convolution @p8_14 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {rows = 6 : i64, columns = 16 : i64, chunk_rows = #disc_shape.expr<1>, chunk_tiles = #disc_shape.expr<1>, input_scratch = #disc_shape.expr<0>, merges_lines = 1 : i64}} {
-^bb0(%a: tensor<4xf32>):
-  disc_plan.yield %a : tensor<4xf32>
-}
-
-// -----
-
-// expected-error @+1 {{schedule: 'threads' is not a multiple of 'group' (P8)}}
+// expected-error @+3 {{schedule: 'threads' is not a multiple of 'group' (P8)}}
 disc_plan.kernel_func row @p8_15 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 256 : i64, group = 48 : i64, vector = 1 : i64}} {
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+    schedule = #disc_plan.device_row<threads = 256, group = 48, vector = 1>} {
 ^bb0(%a: tensor<4xf32>):
   disc_plan.yield %a : tensor<4xf32>
 }
 
 // -----
 
-// expected-error @+1 {{schedule: 'group' is neither a power of two nor a multiple of 32 (P8)}}
+// expected-error @+3 {{schedule: 'group' is neither a power of two nor a multiple of 32 (P8)}}
 disc_plan.kernel_func row @p8_16 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 96 : i64, group = 48 : i64, vector = 1 : i64}} {
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+    schedule = #disc_plan.device_row<threads = 96, group = 48, vector = 1>} {
 ^bb0(%a: tensor<4xf32>):
   disc_plan.yield %a : tensor<4xf32>
 }
 
 // -----
 
-// expected-error @+1 {{schedule: 'group' or 'points' is missing (P8)}}
+// expected-error @+3 {{schedule: 'group' or 'points' is missing (P8)}}
 disc_plan.kernel_func row @p8_group attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 96 : i64, vector = 1 : i64}} {
-^bb0(%a: tensor<4xf32>):
-  disc_plan.yield %a : tensor<4xf32>
-}
-
-// -----
-
-// expected-error @+1 {{schedule: 'variants' must be a list of schedules, not 1 : i64 (P8)}}
-disc_plan.kernel_func row @p8_variants attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
     layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
-    schedule = {threads = 96 : i64, group = 32 : i64, vector = 1 : i64, variants = 1 : i64}} {
+    schedule = #disc_plan.device_row<threads = 96, vector = 1>} {
 ^bb0(%a: tensor<4xf32>):
   disc_plan.yield %a : tensor<4xf32>
 }
 
 // -----
 
-// expected-error @+1 {{schedule: 'variants' must be schedules of a device without variants of their own (P8)}}
-disc_plan.kernel_func row @p8_variant attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
-    schedule = {threads = 96 : i64, group = 32 : i64, vector = 1 : i64, variants = [{}]}} {
-^bb0(%a: tensor<4xf32>):
-  disc_plan.yield %a : tensor<4xf32>
-}
-
-// -----
-
-// expected-error @+1 {{schedule: 'variants' must be a list of schedules, not [1] (P8)}}
-disc_plan.kernel_func row @p8_variants_of_numbers attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
-    schedule = {threads = 96 : i64, group = 32 : i64, vector = 1 : i64, variants = [1 : i64]}} {
-^bb0(%a: tensor<4xf32>):
-  disc_plan.yield %a : tensor<4xf32>
-}
-
-// -----
-
-// expected-error @+1 {{schedule: 'threads' is not a multiple of 'columns' (P8)}}
+// expected-error @+3 {{schedule: 'threads' is not a multiple of 'columns' (P8)}}
 disc_plan.kernel_func column @p8_17 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 256 : i64, columns = 48 : i64}} {
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+    schedule = #disc_plan.device_column<threads = 256, columns = 48>} {
 ^bb0(%a: tensor<4xf32>):
   disc_plan.yield %a : tensor<4xf32>
 }
 
 // -----
 
-// expected-error @+1 {{schedule: 'tile_rows' is not a multiple of 'thread_rows' (P8)}}
+// expected-error @+3 {{schedule: 'tile_rows' is not a multiple of 'thread_rows' (P8)}}
 disc_plan.kernel_func contraction @p8_18 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 256 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, tile_depth = 16 : i64, thread_rows = 3 : i64, thread_columns = 4 : i64}} {
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+    schedule = #disc_plan.device_product<threads = 256, tile_rows = 64, tile_columns = 64, tile_depth = 16, thread_rows = 3, thread_columns = 4>} {
 ^bb0(%a: tensor<4xf32>):
   disc_plan.yield %a : tensor<4xf32>
 }
 
 // -----
 
-// expected-error @+1 {{schedule: 'tile_columns' is not a multiple of 'thread_columns' (P8)}}
+// expected-error @+3 {{schedule: 'tile_columns' is not a multiple of 'thread_columns' (P8)}}
 disc_plan.kernel_func contraction @p8_19 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 256 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, tile_depth = 16 : i64, thread_rows = 4 : i64, thread_columns = 3 : i64}} {
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+    schedule = #disc_plan.device_product<threads = 256, tile_rows = 64, tile_columns = 64, tile_depth = 16, thread_rows = 4, thread_columns = 3>} {
 ^bb0(%a: tensor<4xf32>):
   disc_plan.yield %a : tensor<4xf32>
 }
 
 // -----
 
-// expected-error @+1 {{schedule: the tile takes 256 'threads' (P8)}}
+// expected-error @+3 {{schedule: the tile takes 256 'threads' (P8)}}
 disc_plan.kernel_func contraction @p8_20 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 128 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, tile_depth = 16 : i64, thread_rows = 4 : i64, thread_columns = 4 : i64}} {
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+    schedule = #disc_plan.device_product<threads = 128, tile_rows = 64, tile_columns = 64, tile_depth = 16, thread_rows = 4, thread_columns = 4>} {
 ^bb0(%a: tensor<4xf32>):
   disc_plan.yield %a : tensor<4xf32>
 }
 
 // -----
 
-// expected-error @+1 {{schedule: 'threads' is not a multiple of 32 (P8)}}
+// expected-error @+3 {{schedule: 'threads' is not a multiple of 32 (P8)}}
 disc_plan.kernel_func attention @p8_21 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 48 : i64, queries = 16 : i64, keys = 32 : i64}} {
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+    schedule = #disc_plan.device_attention<threads = 48, queries = 16, keys = 32>} {
 ^bb0(%a: tensor<4xf32>):
   disc_plan.yield %a : tensor<4xf32>
 }
 
 // -----
 
-// expected-error @+1 {{schedule: 'queries' is not a multiple of 'threads' / 32 (P8)}}
+// expected-error @+3 {{schedule: 'queries' is not a multiple of 'threads' / 32 (P8)}}
 disc_plan.kernel_func attention @p8_22 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 128 : i64, queries = 15 : i64, keys = 32 : i64}} {
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+    schedule = #disc_plan.device_attention<threads = 128, queries = 15, keys = 32>} {
 ^bb0(%a: tensor<4xf32>):
   disc_plan.yield %a : tensor<4xf32>
 }
 
 // -----
 
-// expected-error @+1 {{schedule: the tile takes 128 'threads' (P8)}}
+// expected-error @+3 {{schedule: the tile takes 128 'threads' (P8)}}
 disc_plan.kernel_func contraction @p8_matrix0 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 256 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, warp_rows = 32 : i64, warp_columns = 32 : i64, stages = 4 : i64, slices = 1 : i64}} {
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+    schedule = #disc_plan.device_matrix<threads = 256, tile_rows = 64, tile_columns = 64, warp_rows = 32, warp_columns = 32, stages = 4, slices = 1>} {
 ^bb0(%a: tensor<4xf32>):
   disc_plan.yield %a : tensor<4xf32>
 }
 
 // -----
 
-// expected-error @+1 {{schedule: 'tile_rows' is not a multiple of 'warp_rows' (P8)}}
+// expected-error @+3 {{schedule: 'tile_rows' is not a multiple of 'warp_rows' (P8)}}
 disc_plan.kernel_func contraction @p8_matrix1 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 256 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, warp_rows = 48 : i64, warp_columns = 32 : i64, stages = 4 : i64, slices = 1 : i64}} {
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+    schedule = #disc_plan.device_matrix<threads = 256, tile_rows = 64, tile_columns = 64, warp_rows = 48, warp_columns = 32, stages = 4, slices = 1>} {
 ^bb0(%a: tensor<4xf32>):
   disc_plan.yield %a : tensor<4xf32>
 }
 
 // -----
 
-// expected-error @+1 {{schedule: 'tile_columns' is not a multiple of 'warp_columns' (P8)}}
+// expected-error @+3 {{schedule: 'tile_columns' is not a multiple of 'warp_columns' (P8)}}
 disc_plan.kernel_func contraction @p8_matrix2 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 256 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, warp_rows = 32 : i64, warp_columns = 24 : i64, stages = 4 : i64, slices = 1 : i64}} {
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+    schedule = #disc_plan.device_matrix<threads = 256, tile_rows = 64, tile_columns = 64, warp_rows = 32, warp_columns = 24, stages = 4, slices = 1>} {
 ^bb0(%a: tensor<4xf32>):
   disc_plan.yield %a : tensor<4xf32>
 }
 
 // -----
 
-// expected-error @+1 {{schedule: warps that share a tile do not divide it (P8)}}
+// expected-error @+3 {{schedule: warps that share a tile do not divide it (P8)}}
 disc_plan.kernel_func contraction @p8_matrix3 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 512 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, warp_rows = 32 : i64, warp_columns = 32 : i64, stages = 4 : i64, slices = 4 : i64}} {
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+    schedule = #disc_plan.device_matrix<threads = 512, tile_rows = 64, tile_columns = 64, warp_rows = 32, warp_columns = 32, stages = 4, slices = 4>} {
 ^bb0(%a: tensor<4xf32>):
   disc_plan.yield %a : tensor<4xf32>
 }
 
 // -----
 
-// expected-error @+1 {{schedule: the warps' columns take more than 49152 bytes (P8)}}
+// expected-error @+3 {{schedule: the warps' columns take more than 49152 bytes (P8)}}
 disc_plan.kernel_func contraction @p8_matrix3 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 256 : i64, tile_rows = 16 : i64, tile_columns = 32 : i64, warp_rows = 16 : i64, warp_columns = 32 : i64, stages = 4 : i64, slices = 8 : i64}} {
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+    schedule = #disc_plan.device_matrix<threads = 256, tile_rows = 16, tile_columns = 32, warp_rows = 16, warp_columns = 32, stages = 4, slices = 8>} {
 ^bb0(%a: tensor<4xf32>):
   disc_plan.yield %a : tensor<4xf32>
 }
 
 // -----
 
-// expected-error @+1 {{schedule: 'when' is missing (P8)}}
+// expected-error @+1 {{with a condition (P8)}}
 disc_plan.kernel_func contraction @p8_matrix4 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 128 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, warp_rows = 32 : i64, warp_columns = 32 : i64, stages = 4 : i64, slices = 1 : i64, variants = [{threads = 128 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, warp_rows = 32 : i64, warp_columns = 32 : i64, stages = 4 : i64, slices = 1 : i64, tasks = #disc_shape.expr<4>}]}} {
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+    schedule = #disc_plan.device_matrix<threads = 128, tile_rows = 64, tile_columns = 64, warp_rows = 32, warp_columns = 32, stages = 4, slices = 1>,
+    variants = [#disc_plan.variant<#disc_plan.device_matrix<threads = 128, tile_rows = 64, tile_columns = 64, warp_rows = 32, warp_columns = 32, stages = 4, slices = 1>>]} {
 ^bb0(%a: tensor<4xf32>):
   disc_plan.yield %a : tensor<4xf32>
 }
 
 // -----
 
-// expected-error @+1 {{schedule: 'variants' must be a list of schedules, not 1 : i64 (P8)}}
-disc_plan.kernel_func contraction @p8_matrix5 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 128 : i64, tile_rows = 64 : i64, tile_columns = 64 : i64, warp_rows = 32 : i64, warp_columns = 32 : i64, stages = 4 : i64, slices = 1 : i64, variants = 1 : i64}} {
-^bb0(%a: tensor<4xf32>):
-  disc_plan.yield %a : tensor<4xf32>
-}
-
-// -----
-
-// expected-error @+1 {{schedule: a warp has 16 'queries' (P8)}}
+// expected-error @+3 {{schedule: a warp has 16 'queries' (P8)}}
 disc_plan.kernel_func attention @p8_matrix_attention attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 64 : i64, queries = 64 : i64, keys = 32 : i64, warp_rows = 16 : i64}} {
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+    schedule = #disc_plan.device_attention<threads = 64, queries = 64, keys = 32, warp_rows = 16>} {
 ^bb0(%a: tensor<4xf32>):
   disc_plan.yield %a : tensor<4xf32>
 }
 
 // -----
 
-// expected-error @+1 {{schedule: 'columns' is not a multiple of 'vector' (P8)}}
+// expected-error @+3 {{schedule: 'columns' is not a multiple of 'vector' (P8)}}
 disc_plan.kernel_func column @p8_column_vectors attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 256 : i64, columns = 30 : i64, vector = 4 : i64}} {
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+    schedule = #disc_plan.device_column<threads = 256, columns = 30, vector = 4>} {
 ^bb0(%a: tensor<4xf32>):
   disc_plan.yield %a : tensor<4xf32>
 }
 
 // -----
 
-// expected-error @+1 {{schedule: 'threads' is not a multiple of 'columns' / 'vector' (P8)}}
+// expected-error @+3 {{schedule: 'threads' is not a multiple of 'columns' / 'vector' (P8)}}
 disc_plan.kernel_func column @p8_column_threads attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 256 : i64, columns = 48 : i64, vector = 4 : i64}} {
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+    schedule = #disc_plan.device_column<threads = 256, columns = 48, vector = 4>} {
 ^bb0(%a: tensor<4xf32>):
   disc_plan.yield %a : tensor<4xf32>
 }
@@ -399,25 +333,8 @@ disc_plan.kernel_func column @p8_column_threads attributes {symbols = [], arg_di
 
 // expected-error @+1 {{schedule: 'parts' needs a result that is memory for them (P8)}}
 disc_plan.kernel_func attention @p8_parts attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 128 : i64, queries = 64 : i64, keys = 32 : i64, warp_rows = 16 : i64, parts = #disc_shape.expr<2>}} {
-^bb0(%a: tensor<4xf32>):
-  disc_plan.yield %a : tensor<4xf32>
-}
-
-// -----
-
-// expected-error @+1 {{schedule: 'parts' must be an expression, not 2 : i64 (P8)}}
-disc_plan.kernel_func attention @p8_number_of_parts attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 128 : i64, queries = 64 : i64, keys = 32 : i64, warp_rows = 16 : i64, parts = 2 : i64}} {
-^bb0(%a: tensor<4xf32>):
-  disc_plan.yield %a : tensor<4xf32>
-}
-
-// -----
-
-// expected-error @+1 {{schedule: 'tasks' is missing (P8)}}
-disc_plan.kernel_func attention @p8_attention_variant attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], schedule = {threads = 128 : i64, queries = 16 : i64, keys = 32 : i64, variants = [{threads = 128 : i64, queries = 16 : i64, keys = 32 : i64, when = #disc_shape.expr<1>}]}} {
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+    schedule = #disc_plan.device_attention<threads = 128, queries = 64, keys = 32, warp_rows = 16, parts = <2>>} {
 ^bb0(%a: tensor<4xf32>):
   disc_plan.yield %a : tensor<4xf32>
 }
@@ -426,7 +343,8 @@ disc_plan.kernel_func attention @p8_attention_variant attributes {symbols = [], 
 
 // expected-error @+1 {{schedule: 'shared' is more than the 1 dimensions of heads (P8)}}
 disc_plan.kernel_func attention @p8_shared attributes {symbols = [], arg_dims = [#disc_shape.dims<[2, 4, 8]>],
-    layouts = [#disc_plan.layout<<0>, <[32, 8, 1]>>, #disc_plan.layout<<0>, <[32, 8, 1]>>], schedule = {threads = 128 : i64, queries = 16 : i64, keys = 32 : i64, shared = 2 : i64}} {
+    layouts = [#disc_plan.layout<<0>, <[32, 8, 1]>>, #disc_plan.layout<<0>, <[32, 8, 1]>>],
+    schedule = #disc_plan.device_attention<threads = 128, queries = 16, keys = 32, shared = 2>} {
 ^bb0(%a: tensor<2x4x8xf32>):
   %r = disc_tensor.attention %a, %a, %a scale 0.25 causal false : tensor<2x4x8xf32>, tensor<2x4x8xf32>, tensor<2x4x8xf32> -> tensor<2x4x8xf32>
   disc_plan.yield %r : tensor<2x4x8xf32>
@@ -444,9 +362,81 @@ disc_rt.device_kernel @p11_variants threads 256 writes "01" {disc_plan.variants 
 
 // -----
 
-// expected-error @+1 {{'tasks' must be an expression, not 1 : i64 (P9)}}
+// expected-error @+1 {{#disc_plan.row<accumulators = 2> is not for kernels of kind 'loop' (P8)}}
+disc_plan.kernel_func loop @p8_kind attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+    schedule = #disc_plan.row<accumulators = 2>} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: for convolutions by Winograd's sums (P8)}}
+disc_plan.kernel_func convolution @p8_winograd attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+    schedule = #disc_plan.winograd<rows = 6, columns = 16, chunk_tiles = <1>, panel_groups = <1>, plane = <1>, sums_scratch = 0>} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: for kernels with a running sum (P8)}}
+disc_plan.kernel_func loop @p8_sum attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+    schedule = #disc_plan.device_sum<threads = 256, line_threads = 1>} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{schedule: only kernels of devices have variants (P8)}}
+disc_plan.kernel_func loop @p8_host_variants attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+    schedule = #disc_plan.loop<chunk = 1, unroll = 1>,
+    variants = [#disc_plan.variant<#disc_plan.loop<chunk = 2, unroll = 1>>]} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{without a condition (P8)}}
+disc_plan.kernel_func row @p8_condition attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+    schedule = #disc_plan.device_row<threads = 256, group = 32, vector = 1>,
+    variants = [#disc_plan.variant<#disc_plan.device_row<threads = 256, group = 32, vector = 4>, when = <1>, tasks = <1>>]} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+3 {{schedule: 'columns' must have a number for each part (P8)}}
+disc_plan.kernel_func contraction @p8_no_columns attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+    schedule = #disc_plan.product<rows = 6, columns = [], k_block = 1, row_tiles = <1>, lhs_scratch = <0>, rhs_scratch = <0>>} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+3 {{schedule: 'row_tiles' must be an expression (P8)}}
+disc_plan.kernel_func contraction @p8_undefined attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>],
+    schedule = #disc_plan.product<rows = 6, columns = [16], k_block = 1, row_tiles = <1 floordiv 0>, lhs_scratch = <0>, rhs_scratch = <0>>} {
+^bb0(%a: tensor<4xf32>):
+  disc_plan.yield %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error-re @+1 {{'tasks' must be an expression, not {{.*}} (P9)}}
 disc_plan.kernel_func loop @p9 attributes {symbols = [], arg_dims = [#disc_shape.dims<[4]>],
-    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], tasks = 1 : i64} {
+    layouts = [#disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[1]>>], tasks = #disc_shape.expr<1 floordiv 0>} {
 ^bb0(%a: tensor<4xf32>):
   disc_plan.yield %a : tensor<4xf32>
 }

@@ -7,8 +7,8 @@ module attributes {disc_plan.target = {vector_bits = 512 : i64, l1d_bytes = 4915
 
   // Up to 4 queries are done row by row: a task is then a head of keys.
   // CHECK-LABEL: func.func @attention
-  // CHECK: few_queries = 4 : i64, keys = 252 : i64, large_bytes = {{[0-9]*}} : i64, out_scratch = #disc_shape.expr<min(S, 252) * 128 + 4096>, query_scratch = #disc_shape.expr<0>
-  // CHECK-SAME: rows = 14 : i64, score_scratch = #disc_shape.expr<4096>, shared_dims = array<i64>
+  // CHECK: #disc_plan.attention<rows = 14, keys = 252, query_scratch = <0>, score_scratch = <4096>, out_scratch = <min(S, 252) * 128 + 4096>,
+  // CHECK-SAME: few = <queries = 4, shared_dims = [], keys = 128, large = {{[0-9]*}}, query_scratch = <0>
   // CHECK-SAME: tasks = #disc_shape.expr<B * ((S + 31) floordiv 32) * min(S floordiv 5, 1) * 12 - B * min(S floordiv 5, 1) * 12 + B * 12>
   func.func @attention(%q: tensor<?x12x?x32xf32> {disc_shape.dims = #disc_shape.dims<[B, 12, S, 32]>}) -> (tensor<?x12x?x32xf32> {disc_shape.dims = #disc_shape.dims<[B, 12, S, 32]>}) {
     %0 = disc_plan.kernel attention ins(%q : tensor<?x12x?x32xf32>) -> tensor<?x12x?x32xf32> attributes {name = "attention"} {
@@ -21,7 +21,7 @@ module attributes {disc_plan.target = {vector_bits = 512 : i64, l1d_bytes = 4915
 
   // One query of each of 6 heads, over 2 heads of keys and values that 3 share.
   // CHECK-LABEL: func.func @decode
-  // CHECK: shared_dims = array<i64: 2>
+  // CHECK: few = <queries = 8, shared_dims = [2]
   // CHECK-SAME: tasks = #disc_shape.expr<B * 2>
   func.func @decode(%q: tensor<?x2x3x1x32xf32> {disc_shape.dims = #disc_shape.dims<[B, 2, 3, 1, 32]>}, %k: tensor<?x2x?x32xf32> {disc_shape.dims = #disc_shape.dims<[B, 2, S, 32]>}) -> (tensor<?x2x3x1x32xf32> {disc_shape.dims = #disc_shape.dims<[B, 2, 3, 1, 32]>}) {
     %b = disc_shape.dim <B>

@@ -19,7 +19,7 @@ disc_shape.symbol @N min 1024
 // CHECK-LABEL: func.func @loop
 // CHECK: disc_plan.kernel loop
 // CHECK-SAME: cost = #disc_shape.expr<0>
-// CHECK-SAME: schedule = {points = 4 : i64, threads = 256 : i64, vector = 4 : i64}
+// CHECK-SAME: schedule = #disc_plan.device_loop<threads = 256, vector = 4, points = 4>
 // CHECK-SAME: scratch = #disc_shape.expr<0>
 // CHECK-SAME: tasks = #disc_shape.expr<(B * S + 4095) floordiv 4096>
 func.func @loop(%x: tensor<?x?xf32> {disc_shape.dims = #disc_shape.dims<[B, S]>})
@@ -44,10 +44,10 @@ func.func @loop(%x: tensor<?x?xf32> {disc_shape.dims = #disc_shape.dims<[B, S]>}
 // The widest buffer decides: two of f64. Narrow types are not read in more than four lanes.
 // CHECK-LABEL: func.func @widths
 // CHECK: disc_plan.kernel loop
-// CHECK-SAME: vector = 2 : i64
+// CHECK-SAME: vector = 2,
 // CHECK-SAME: tasks = #disc_shape.expr<(B + 2047) floordiv 2048>
 // CHECK: disc_plan.kernel loop
-// CHECK-SAME: vector = 4 : i64
+// CHECK-SAME: vector = 4,
 func.func @widths(%x: tensor<?xi8> {disc_shape.dims = #disc_shape.dims<[B]>})
     -> (tensor<?xf64> {disc_shape.dims = #disc_shape.dims<[B]>}, tensor<?xi8> {disc_shape.dims = #disc_shape.dims<[B]>}) {
   %0 = disc_plan.kernel loop ins(%x : tensor<?xi8>) -> tensor<?xf64> {
@@ -80,10 +80,12 @@ func.func @widths(%x: tensor<?xi8> {disc_shape.dims = #disc_shape.dims<[B]>})
 // Up to 8 vectors for each thread of a warp: a warp per row. Vectors of four where the row's end allows them.
 // CHECK-LABEL: func.func @row
 // CHECK: disc_plan.kernel row
-// WARP32-SAME: schedule = {group = 32 : i64, threads = 256 : i64, variants = [{group = 32 : i64, threads = 256 : i64, vector = 4 : i64}], vector = 1 : i64}
+// WARP32-SAME: schedule = #disc_plan.device_row<threads = 256, group = 32, vector = 1>
 // WARP32-SAME: tasks = #disc_shape.expr<(B + 7) floordiv 8>
-// WARP64-SAME: schedule = {group = 64 : i64, threads = 256 : i64, variants = [{group = 64 : i64, threads = 256 : i64, vector = 4 : i64}], vector = 1 : i64}
+// WARP32-SAME: variants = [#disc_plan.variant<#disc_plan.device_row<threads = 256, group = 32, vector = 4>>]
+// WARP64-SAME: schedule = #disc_plan.device_row<threads = 256, group = 64, vector = 1>
 // WARP64-SAME: tasks = #disc_shape.expr<(B + 3) floordiv 4>
+// WARP64-SAME: variants = [#disc_plan.variant<#disc_plan.device_row<threads = 256, group = 64, vector = 4>>]
 func.func @row(%x: tensor<?x?xf32> {disc_shape.dims = #disc_shape.dims<[B, S]>})
     -> (tensor<?xf32> {disc_shape.dims = #disc_shape.dims<[B]>}) {
   %0 = disc_plan.kernel row ins(%x : tensor<?x?xf32>) -> tensor<?xf32> {
@@ -107,7 +109,7 @@ func.func @row(%x: tensor<?x?xf32> {disc_shape.dims = #disc_shape.dims<[B, S]>})
 // 24 elements are 6 vectors: 8 threads.
 // CHECK-LABEL: func.func @short_row
 // CHECK: disc_plan.kernel row
-// CHECK-SAME: schedule = {group = 8 : i64, threads = 256 : i64, vector = 4 : i64}
+// CHECK-SAME: schedule = #disc_plan.device_row<threads = 256, group = 8, vector = 4>
 // CHECK-SAME: tasks = #disc_shape.expr<(B + 31) floordiv 32>
 func.func @short_row(%x: tensor<?x24xf32> {disc_shape.dims = #disc_shape.dims<[B, 24]>})
     -> (tensor<?xf32> {disc_shape.dims = #disc_shape.dims<[B]>}) {
@@ -132,8 +134,9 @@ func.func @short_row(%x: tensor<?x24xf32> {disc_shape.dims = #disc_shape.dims<[B
 // A whole block for long rows.
 // CHECK-LABEL: func.func @long_row
 // CHECK: disc_plan.kernel row
-// CHECK-SAME: schedule = {group = 256 : i64, part = 16384 : i64, threads = 256 : i64, variants = [{group = 256 : i64, part = 16384 : i64, threads = 256 : i64, vector = 4 : i64}], vector = 1 : i64}
+// CHECK-SAME: schedule = #disc_plan.device_row<threads = 256, group = 256, vector = 1, part = 16384>
 // CHECK-SAME: tasks = #disc_shape.expr<B>
+// CHECK-SAME: variants = [#disc_plan.variant<#disc_plan.device_row<threads = 256, group = 256, vector = 4, part = 16384>>]
 func.func @long_row(%x: tensor<?x?xf32> {disc_shape.dims = #disc_shape.dims<[B, L]>})
     -> (tensor<?xf32> {disc_shape.dims = #disc_shape.dims<[B]>}) {
   %0 = disc_plan.kernel row ins(%x : tensor<?x?xf32>) -> tensor<?xf32> {
@@ -157,9 +160,9 @@ func.func @long_row(%x: tensor<?x?xf32> {disc_shape.dims = #disc_shape.dims<[B, 
 // What softmax needs of a row of 768 fits in 24 registers of each thread of a warp (64: in 12).
 // CHECK-LABEL: func.func @kept_row
 // CHECK: disc_plan.kernel row
-// WARP32-SAME: schedule = {group = 32 : i64, points = 6 : i64, threads = 256 : i64, vector = 4 : i64}
+// WARP32-SAME: schedule = #disc_plan.device_row<threads = 256, group = 32, vector = 4, points = 6>
 // WARP32-SAME: tasks = #disc_shape.expr<(B + 7) floordiv 8>
-// WARP64-SAME: schedule = {group = 64 : i64, points = 3 : i64, threads = 256 : i64, vector = 4 : i64}
+// WARP64-SAME: schedule = #disc_plan.device_row<threads = 256, group = 64, vector = 4, points = 3>
 func.func @kept_row(%input: tensor<?x768xf32> {disc_shape.dims = #disc_shape.dims<[B, 768]>}) -> (tensor<?x768xf32> {disc_shape.dims = #disc_shape.dims<[B, 768]>}) {
   %0 = disc_plan.kernel row ins(%input : tensor<?x768xf32>) -> tensor<?x768xf32> {
   ^bb0(%x: tensor<?x768xf32>):
@@ -204,7 +207,7 @@ func.func @kept_row(%input: tensor<?x768xf32> {disc_shape.dims = #disc_shape.dim
 // Longer rows take more warps, and a block has one of them.
 // CHECK-LABEL: func.func @kept_long_row
 // CHECK: disc_plan.kernel row
-// WARP32-SAME: schedule = {group = 96 : i64, points = 8 : i64, threads = 96 : i64, vector = 4 : i64}
+// WARP32-SAME: schedule = #disc_plan.device_row<threads = 96, group = 96, vector = 4, points = 8>
 // WARP32-SAME: tasks = #disc_shape.expr<B>
 func.func @kept_long_row(%input: tensor<?x3000xf32> {disc_shape.dims = #disc_shape.dims<[B, 3000]>}) -> (tensor<?x3000xf32> {disc_shape.dims = #disc_shape.dims<[B, 3000]>}) {
   %0 = disc_plan.kernel row ins(%input : tensor<?x3000xf32>) -> tensor<?x3000xf32> {
@@ -250,7 +253,7 @@ func.func @kept_long_row(%input: tensor<?x3000xf32> {disc_shape.dims = #disc_sha
 // Too long for any block.
 // CHECK-LABEL: func.func @read_again
 // CHECK: disc_plan.kernel row
-// CHECK-SAME: schedule = {group = 256 : i64, threads = 256 : i64, vector = 4 : i64}
+// CHECK-SAME: schedule = #disc_plan.device_row<threads = 256, group = 256, vector = 4>
 func.func @read_again(%input: tensor<?x65536xf32> {disc_shape.dims = #disc_shape.dims<[B, 65536]>}) -> (tensor<?x65536xf32> {disc_shape.dims = #disc_shape.dims<[B, 65536]>}) {
   %0 = disc_plan.kernel row ins(%input : tensor<?x65536xf32>) -> tensor<?x65536xf32> {
   ^bb0(%x: tensor<?x65536xf32>):
@@ -296,12 +299,12 @@ func.func @read_again(%input: tensor<?x65536xf32> {disc_shape.dims = #disc_shape
 // elements; and a loop, which is left for rows without elements.
 // CHECK-LABEL: func.func @kept_rows
 // CHECK: disc_plan.kernel row
-// WARP32-SAME: schedule = {group = 256 : i64, threads = 256 : i64, variants = [
-// WARP32-SAME: {group = 32 : i64, points = 2 : i64, threads = 256 : i64, vector = 4 : i64},
-// WARP32-SAME: {group = 32 : i64, points = 4 : i64, threads = 256 : i64, vector = 4 : i64},
-// WARP32-SAME: {group = 256 : i64, threads = 256 : i64, vector = 4 : i64},
-// WARP32-SAME: {group = 32 : i64, points = 2 : i64, threads = 256 : i64, vector = 1 : i64},
-// WARP32-SAME: {group = 32 : i64, points = 16 : i64, threads = 256 : i64, vector = 1 : i64}], vector = 1 : i64}
+// WARP32-SAME: schedule = #disc_plan.device_row<threads = 256, group = 256, vector = 1>
+// WARP32-SAME: variants = [#disc_plan.variant<#disc_plan.device_row<threads = 256, group = 32, vector = 4, points = 2>>,
+// WARP32-SAME: #disc_plan.variant<#disc_plan.device_row<threads = 256, group = 32, vector = 4, points = 4>>,
+// WARP32-SAME: #disc_plan.variant<#disc_plan.device_row<threads = 256, group = 256, vector = 4>>,
+// WARP32-SAME: #disc_plan.variant<#disc_plan.device_row<threads = 256, group = 32, vector = 1, points = 2>>,
+// WARP32-SAME: #disc_plan.variant<#disc_plan.device_row<threads = 256, group = 32, vector = 1, points = 16>>]
 func.func @kept_rows(%input: tensor<?x?xf32> {disc_shape.dims = #disc_shape.dims<[B, S]>}) -> (tensor<?x?xf32> {disc_shape.dims = #disc_shape.dims<[B, S]>}) {
   %0 = disc_plan.kernel row ins(%input : tensor<?x?xf32>) -> tensor<?x?xf32> {
   ^bb0(%x: tensor<?x?xf32>):
@@ -347,8 +350,9 @@ func.func @kept_rows(%input: tensor<?x?xf32> {disc_shape.dims = #disc_shape.dims
 // cache line. Parts of 256 rows have blocks of their own, if there are few.
 // CHECK-LABEL: func.func @column
 // CHECK: disc_plan.kernel column
-// CHECK-SAME: schedule = {columns = 32 : i64, part = 256 : i64, threads = 256 : i64, variants = [{columns = 128 : i64, part = 256 : i64, threads = 256 : i64, vector = 4 : i64}]}
+// CHECK-SAME: schedule = #disc_plan.device_column<threads = 256, columns = 32, part = 256>
 // CHECK-SAME: tasks = #disc_shape.expr<B * 13>
+// CHECK-SAME: variants = [#disc_plan.variant<#disc_plan.device_column<threads = 256, columns = 128, vector = 4, part = 256>>]
 func.func @column(%x: tensor<?x?x400xf32> {disc_shape.dims = #disc_shape.dims<[B, S, 400]>})
     -> (tensor<?x400xf32> {disc_shape.dims = #disc_shape.dims<[B, 400]>}) {
   %0 = disc_plan.kernel column ins(%x : tensor<?x?x400xf32>) -> tensor<?x400xf32> {
@@ -372,10 +376,10 @@ func.func @column(%x: tensor<?x?x400xf32> {disc_shape.dims = #disc_shape.dims<[B
 // Lines along memory have a block each; lines side by side have a thread each.
 // CHECK-LABEL: func.func @running_sum
 // CHECK: disc_plan.kernel loop
-// CHECK-SAME: schedule = {line_threads = 256 : i64, threads = 256 : i64}
+// CHECK-SAME: schedule = #disc_plan.device_sum<threads = 256, line_threads = 256>
 // CHECK-SAME: tasks = #disc_shape.expr<B * 400>
 // CHECK: disc_plan.kernel loop
-// CHECK-SAME: schedule = {line_threads = 1 : i64, threads = 256 : i64}
+// CHECK-SAME: schedule = #disc_plan.device_sum<threads = 256, line_threads = 1>
 // CHECK-SAME: tasks = #disc_shape.expr<B + (B * 9 + 15) floordiv 16>
 func.func @running_sum(%x: tensor<?x400x400xf32> {disc_shape.dims = #disc_shape.dims<[B, 400, 400]>})
     -> (tensor<?x400x400xf32> {disc_shape.dims = #disc_shape.dims<[B, 400, 400]>},
@@ -397,16 +401,16 @@ func.func @running_sum(%x: tensor<?x400x400xf32> {disc_shape.dims = #disc_shape.
 // where both are many.
 // CHECK-LABEL: func.func @products
 // CHECK: disc_plan.kernel contraction
-// CHECK-SAME: schedule = {library = #disc_shape.expr<B * 4000 - 1048575>, thread_columns = 4 : i64, thread_rows = 4 : i64, threads = 256 : i64, tile_columns = 64 : i64, tile_depth = 16 : i64, tile_rows = 64 : i64}
+// CHECK-SAME: schedule = #disc_plan.device_product<threads = 256, tile_rows = 64, tile_columns = 64, tile_depth = 16, thread_rows = 4, thread_columns = 4, library = <B * 4000 - 1048575>>
 // CHECK-SAME: tasks = #disc_shape.expr<((B + 63) floordiv 64) * 2>
 // CHECK: disc_plan.kernel contraction
-// CHECK-SAME: thread_columns = 4 : i64, thread_rows = 1 : i64, threads = 256 : i64, tile_columns = 64 : i64, tile_depth = 16 : i64, tile_rows = 16 : i64}
+// CHECK-SAME: threads = 256, tile_rows = 16, tile_columns = 64, tile_depth = 16, thread_rows = 1, thread_columns = 4,
 // CHECK-SAME: tasks = #disc_shape.expr<2>
 // CHECK: disc_plan.kernel contraction
-// CHECK-SAME: thread_columns = 1 : i64, thread_rows = 4 : i64, threads = 256 : i64, tile_columns = 16 : i64, tile_depth = 16 : i64, tile_rows = 64 : i64}
+// CHECK-SAME: threads = 256, tile_rows = 64, tile_columns = 16, tile_depth = 16, thread_rows = 4, thread_columns = 1,
 // CHECK-SAME: tasks = #disc_shape.expr<(B + 63) floordiv 64>
 // CHECK: disc_plan.kernel contraction
-// CHECK-SAME: thread_columns = 8 : i64, thread_rows = 8 : i64, threads = 256 : i64, tile_columns = 128 : i64, tile_depth = 8 : i64, tile_rows = 128 : i64}
+// CHECK-SAME: threads = 256, tile_rows = 128, tile_columns = 128, tile_depth = 8, thread_rows = 8, thread_columns = 8,
 // CHECK-SAME: tasks = #disc_shape.expr<((N + 127) floordiv 128) * 8>
 func.func @products(%x: tensor<?x40xf32> {disc_shape.dims = #disc_shape.dims<[B, 40]>},
                     %m: tensor<?x40xf32> {disc_shape.dims = #disc_shape.dims<[M, 40]>},
@@ -482,7 +486,7 @@ func.func @products(%x: tensor<?x40xf32> {disc_shape.dims = #disc_shape.dims<[B,
 // A convolution's rows are all pixels, its columns the filters of a group.
 // CHECK-LABEL: func.func @convolution
 // CHECK: disc_plan.kernel convolution
-// CHECK-SAME: tile_columns = 64 : i64, tile_depth = 16 : i64, tile_rows = 64 : i64
+// CHECK-SAME: tile_rows = 64, tile_columns = 64, tile_depth = 16
 // CHECK-SAME: tasks = #disc_shape.expr<((B * N * N + 63) floordiv 64) * 4>
 func.func @convolution(%x: tensor<?x?x?x32xf32> {disc_shape.dims = #disc_shape.dims<[B, N, N, 32]>},
                        %w: tensor<2x80x3x3x16xf32>)
@@ -499,11 +503,12 @@ func.func @convolution(%x: tensor<?x?x?x32xf32> {disc_shape.dims = #disc_shape.d
 // CHECK-LABEL: func.func @attention
 // CHECK: disc_plan.kernel attention
 // CHECK-SAME: tensor<?x12x?x32xf32>, tensor<?xf32>
-// CHECK-SAME: schedule = {keys = 32 : i64, queries = 16 : i64, threads = 128 : i64, variants = [{keys = 32 : i64,
-// CHECK-SAME: parts = #disc_shape.expr<min(S floordiv 64, 264 floordiv max(B * ((S + 15) floordiv 16) * 12, 1))>,
-// CHECK-SAME: tasks = #disc_shape.expr<B * ((S + 15) floordiv 16) * min(S floordiv 64, 264 floordiv max(B * ((S + 15) floordiv 16) * 12, 1)) * 12>
-// CHECK-SAME: when = #disc_shape.expr<min(S, S floordiv 64 + 254, 264 floordiv max(B * ((S + 15) floordiv 16) * 12, 1) + 254) - 255>
+// CHECK-SAME: schedule = #disc_plan.device_attention<threads = 128, queries = 16, keys = 32>
 // CHECK-SAME: tasks = #disc_shape.expr<B * ((S + 15) floordiv 16) * 12>
+// CHECK-SAME: variants = [#disc_plan.variant<#disc_plan.device_attention<threads = 128, queries = 16, keys = 32,
+// CHECK-SAME: parts = <min(S floordiv 64, 264 floordiv max(B * ((S + 15) floordiv 16) * 12, 1))>>,
+// CHECK-SAME: when = <min(S, S floordiv 64 + 254, 264 floordiv max(B * ((S + 15) floordiv 16) * 12, 1) + 254) - 255>,
+// CHECK-SAME: tasks = <B * ((S + 15) floordiv 16) * min(S floordiv 64, 264 floordiv max(B * ((S + 15) floordiv 16) * 12, 1)) * 12>
 func.func @attention(%q: tensor<?x12x?x32xf32> {disc_shape.dims = #disc_shape.dims<[B, 12, S, 32]>})
     -> (tensor<?x12x?x32xf32> {disc_shape.dims = #disc_shape.dims<[B, 12, S, 32]>}) {
   %0 = disc_plan.kernel attention ins(%q : tensor<?x12x?x32xf32>) -> tensor<?x12x?x32xf32> {
@@ -518,7 +523,7 @@ func.func @attention(%q: tensor<?x12x?x32xf32> {disc_shape.dims = #disc_shape.di
 // CHECK-LABEL: func.func @call
 // CHECK: disc_plan.kernel call
 // CHECK-SAME: cost = #disc_shape.expr<108>
-// CHECK-SAME: schedule = {}
+// CHECK-SAME: schedule = #disc_plan.pieces
 // CHECK-SAME: scratch = #disc_shape.expr<B * 8>
 // CHECK-SAME: tasks = #disc_shape.expr<B>
 func.func @call(%x: tensor<?xf32> {disc_shape.dims = #disc_shape.dims<[B]>}) -> tensor<?xf32> {

@@ -6,7 +6,7 @@ disc_shape.symbol @S min 1
 // CHECK-LABEL: func.func @main
 // CHECK: disc_plan.kernel call
 // CHECK-SAME: cost = #disc_shape.expr<108>
-// CHECK-SAME: schedule = {}
+// CHECK-SAME: schedule = #disc_plan.pieces
 // CHECK-SAME: scratch = #disc_shape.expr<S * 8>
 // CHECK-SAME: tasks = #disc_shape.expr<S>
 func.func @main(%x: tensor<?xf32> {disc_shape.dims = #disc_shape.dims<[S]>}) -> tensor<?xf32> {

@@ -10,11 +10,8 @@ module attributes {disc_plan.target = {vector_bits = 512 : i64, l2_bytes = 10485
   // 640 KiB of rows are 30 tiles of 14; the static column count gives 12 panels.
   // CHECK-LABEL: func.func @packed
   // CHECK: disc_plan.kernel
-  // CHECK-SAME: columns = [32]
-  // CHECK-SAME: k_block = 1536 : i64
-  // CHECK-SAME: lhs_scratch = #disc_shape.expr<1792>
-  // CHECK-SAME: row_tiles = #disc_shape.expr<{{[^>]*}}30{{[^>]*}}>
-  // CHECK-SAME: rows = 14 : i64
+  // CHECK-SAME: schedule = #disc_plan.product<rows = 14, columns = [32], k_block = 1536
+  // CHECK-SAME: row_tiles = <{{[^>]*}}30{{[^>]*}}>, lhs_scratch = <1792>
   // CHECK-SAME: tasks = #disc_shape.expr<{{[^>]*}} * 12>
   func.func @packed(%x: tensor<?x384xf32> {disc_shape.dims = #disc_shape.dims<[M, 384]>}, %p: tensor<12x384x32xf32>) -> (tensor<?x384xf32> {disc_shape.dims = #disc_shape.dims<[M, 384]>}) {
     %0 = disc_plan.kernel contraction ins(%x, %p : tensor<?x384xf32>, tensor<12x384x32xf32>) -> tensor<?x384xf32> attributes {name = "linear"} {
@@ -37,7 +34,7 @@ module attributes {disc_plan.target = {vector_bits = 512 : i64, l2_bytes = 10485
 
   // The right operand is not packed: scratch has room for a panel of it, past the rows.
   // CHECK-LABEL: func.func @dynamic
-  // CHECK: rhs_scratch = #disc_shape.expr<[[RHS:.*]]>, row_tiles = #disc_shape.expr<1>, rows = 14
+  // CHECK: <rows = 14, {{.*}}, row_tiles = <1>, {{.*}}, rhs_scratch = <10752>>
   // CHECK-SAME: scratch = #disc_shape.expr<{{[0-9]+}}>
   // CHECK-SAME: tasks = #disc_shape.expr<1>
   func.func @dynamic(%x: tensor<8x40xf64>, %w: tensor<10x40xf64>) -> tensor<8x10xf64> {
@@ -60,7 +57,7 @@ module attributes {disc_plan.target = {vector_bits = 512 : i64, l2_bytes = 10485
   // The transpose of a row-major matrix: its rows may be copied to panels.
   // CHECK-LABEL: func.func @transposed
   // CHECK: disc_plan.kernel
-  // CHECK-SAME: lhs_panel = 14 : i64
+  // CHECK-SAME: lhs_panel = 14>
   func.func @transposed(%x: tensor<?x40xf32> {disc_shape.dims = #disc_shape.dims<[M, 40]>}, %w: tensor<?x48xf32> {disc_shape.dims = #disc_shape.dims<[M, 48]>}) -> tensor<40x48xf32> {
     %0 = disc_plan.kernel contraction ins(%x, %w : tensor<?x40xf32>, tensor<?x48xf32>) -> tensor<40x48xf32> attributes {name = "transposed"} {
     ^bb0(%a: tensor<?x40xf32>, %b: tensor<?x48xf32>):

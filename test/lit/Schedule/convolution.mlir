@@ -16,9 +16,7 @@ module attributes {disc_plan.target = {vector_bits = 512 : i64, l2_bytes = 10485
     %v = disc_tensor.parameter "v" : tensor<32x1x3x3x1xf32>
     // A task has some lines of one image for one of two panels of filters.
     // CHECK: disc_plan.kernel convolution
-    // CHECK-SAME: chunk_rows = #disc_shape.expr<
-    // CHECK-SAME: columns = 32 : i64
-    // CHECK-SAME: rows = 14 : i64
+    // CHECK-SAME: schedule = #disc_plan.convolution<rows = 14, columns = 32, chunk_rows = <
     // CHECK-SAME: tasks = #disc_shape.expr<{{.*}} * 2>
     // CHECK: disc_tensor.unpack %{{.*}} batch [0] n [1] k [2, 3, 4] panel 32
     // CHECK: disc_tensor.convolution
@@ -29,7 +27,7 @@ module attributes {disc_plan.target = {vector_bits = 512 : i64, l2_bytes = 10485
     }
     // Depthwise, it has a vector of channels, and needs no scratch memory.
     // CHECK: disc_plan.kernel convolution
-    // CHECK-SAME: columns = 16 : i64
+    // CHECK-SAME: columns = 16
     // CHECK-SAME: scratch = #disc_shape.expr<0>
     %1 = disc_plan.kernel convolution ins(%z, %v : tensor<?x?x?x32xf32>, tensor<32x1x3x3x1xf32>) -> tensor<?x?x?x32xf32> attributes {name = "depthwise"} {
     ^bb0(%a: tensor<?x?x?x32xf32>, %b: tensor<32x1x3x3x1xf32>):

@@ -8,7 +8,7 @@ disc_shape.symbol @S min 1 max 512
 // Chunks of 4096 elements, wherever rows end.
 // CHECK-LABEL: func.func @loop
 // CHECK: disc_plan.kernel loop
-// CHECK-SAME: chunk = 4096 : i64, unroll = 4 : i64
+// CHECK-SAME: #disc_plan.loop<chunk = 4096, unroll = 4>
 // CHECK-SAME: scratch = #disc_shape.expr<0>
 // CHECK-SAME: tasks = #disc_shape.expr<(B * S + 4095) floordiv 4096>
 func.func @loop(%x: tensor<?x?xf32> {disc_shape.dims = #disc_shape.dims<[B, S]>})
@@ -33,7 +33,7 @@ func.func @loop(%x: tensor<?x?xf32> {disc_shape.dims = #disc_shape.dims<[B, S]>}
 // A task per row. The exponentials are kept for the second pass: a row of floats, in whole cache lines.
 // CHECK-LABEL: func.func @row
 // CHECK: disc_plan.kernel row
-// CHECK-SAME: accumulators = 2 : i64
+// CHECK-SAME: #disc_plan.row<accumulators = 2
 // CHECK-SAME: scratch = #disc_shape.expr<((max(S, min(S, 16) * 16) + 15) floordiv 16) * 64>
 // CHECK-SAME: tasks = #disc_shape.expr<B>
 func.func @row(%x: tensor<?x?xf32> {disc_shape.dims = #disc_shape.dims<[B, S]>})
@@ -76,7 +76,7 @@ func.func @row(%x: tensor<?x?xf32> {disc_shape.dims = #disc_shape.dims<[B, S]>})
 // Blocks of four vectors of columns.
 // CHECK-LABEL: func.func @column
 // CHECK: disc_plan.kernel column
-// CHECK-SAME: blocks = 4 : i64
+// CHECK-SAME: #disc_plan.column<blocks = 4>
 // CHECK-SAME: tasks = #disc_shape.expr<B * 6>
 func.func @column(%x: tensor<?x?x384xf32> {disc_shape.dims = #disc_shape.dims<[B, S, 384]>})
     -> (tensor<?x384xf32> {disc_shape.dims = #disc_shape.dims<[B, 384]>}) {

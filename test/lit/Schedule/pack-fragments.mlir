@@ -20,10 +20,8 @@
 // Up to 16 rows, and up to 64, read the codes. For more the kernel has memory for what they stand for: 20 x 64 numbers.
 // CHECK: disc_plan.kernel contraction ins(%{{.*}}, %[[C]], %[[S]] :
 // CHECK-SAME: -> tensor<?x20xf32>, tensor<?xf32>
-// CHECK-SAME: slices = 8 : i64, stages = 6 : i64, tasks = #disc_shape.expr<((S + 15) floordiv 16) * 2>, threads = 256 : i64, tile_columns = 16 : i64, tile_rows = 16 : i64
-// CHECK-SAME: when = #disc_shape.expr<-S + 17>
-// CHECK-SAME: slices = 8 : i64, stages = 6 : i64, tasks = #disc_shape.expr<((S + 31) floordiv 32) * 2>, threads = 256 : i64, tile_columns = 16 : i64, tile_rows = 32 : i64
-// CHECK-SAME: when = #disc_shape.expr<-S + 65>
+// CHECK-SAME: threads = 256, tile_rows = 16, tile_columns = 16, {{.*}}, stages = 6, slices = 8>, when = <-S + 17>, tasks = <((S + 15) floordiv 16) * 2>
+// CHECK-SAME: threads = 256, tile_rows = 32, tile_columns = 16, {{.*}}, stages = 6, slices = 8>, when = <-S + 65>, tasks = <((S + 31) floordiv 32) * 2>
 // CHECK: disc_tensor.unpack_fragments %{{.*}} scales %{{.*}} : tensor<2x24xf32> zero 8 bits 4 batch [] n [0] k [1]
 // CHECK-SAME: : tensor<3x1x128xi32> -> tensor<20x64xf32>
 // CHECK: disc_shape.dim <min(S floordiv 65, 1) * 1280>

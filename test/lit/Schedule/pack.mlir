@@ -2,7 +2,7 @@
 // RUN: disc-opt %s -disc-schedule-kernels | FileCheck %s
 
 // CHECK-LABEL: func.func @init
-// CHECK: schedule = {}
+// CHECK: schedule = #disc_plan.pieces
 // CHECK-SAME: tasks = #disc_shape.expr<6>
 func.func @init(%w: tensor<3x40x48xf32>) -> tensor<3x2x48x32xf32> {
   %0 = disc_plan.kernel pack ins(%w : tensor<3x40x48xf32>) -> tensor<3x2x48x32xf32> attributes {name = "pack"} {

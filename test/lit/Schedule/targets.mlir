@@ -11,16 +11,11 @@
 module attributes {disc_plan.target = {TARGET}} {
   disc_shape.symbol @M min 1 max 8192
 
-  // NEON: columns = [8]
-  // NEON-SAME: rows = 14 : i64
-  // SHORT: columns = [12]
-  // SHORT-SAME: rows = 4 : i64
-  // SSE: columns = [8]
-  // SSE-SAME: rows = 6 : i64
-  // SVE: columns = [16]
-  // SVE-SAME: rows = 14 : i64
-  // AVX2: columns = [24]
-  // AVX2-SAME: rows = 4 : i64
+  // NEON: <rows = 14, columns = [8]
+  // SHORT: <rows = 4, columns = [12]
+  // SSE: <rows = 6, columns = [8]
+  // SVE: <rows = 14, columns = [16]
+  // AVX2: <rows = 4, columns = [24]
   func.func @product(%x: tensor<?x384xf32> {disc_shape.dims = #disc_shape.dims<[M, 384]>}, %v: tensor<384x384xf32>) -> (tensor<?x384xf32> {disc_shape.dims = #disc_shape.dims<[M, 384]>}) {
     %0 = disc_plan.kernel contraction ins(%x, %v : tensor<?x384xf32>, tensor<384x384xf32>) -> tensor<?x384xf32> attributes {name = "linear"} {
     ^bb0(%a: tensor<?x384xf32>, %b: tensor<384x384xf32>):

@@ -16,7 +16,7 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   // expected-error @below {{'tasks' uses 'S', which is no symbol of the module}}
-  %y = disc_plan.kernel loop ins(%x : tensor<4xf32>) -> tensor<4xf32> attributes {reason = "r", schedule = {},
+  %y = disc_plan.kernel loop ins(%x : tensor<4xf32>) -> tensor<4xf32> attributes {reason = "r", schedule = #disc_plan.loop<chunk = 1, unroll = 1>,
       tasks = #disc_shape.expr<S>, scratch = #disc_shape.expr<0>, cost = #disc_shape.expr<1>} {
   ^bb0(%a: tensor<4xf32>):
     disc_plan.yield %a : tensor<4xf32>

@@ -19,10 +19,8 @@ module attributes {disc_plan.target = {vector_bits = 512 : i64, l2_bytes = 10485
     // CHECK: disc_plan.kernel convolution ins(%{{.*}}, %[[SUMS]] : tensor<?x?x?x32xf32>, tensor<16x64x32xf32>)
     // CHECK: disc_tensor.winograd %{{.*}}, %{{.*}} low [1, 1] high [1, 1] dilations [1, 1]
     // SCHEDULE: disc_plan.kernel convolution
-    // SCHEDULE-SAME: chunk_tiles = #disc_shape.expr<
-    // SCHEDULE-SAME: columns = 32 : i64
-    // SCHEDULE-SAME: panel_groups = #disc_shape.expr<
-    // SCHEDULE-SAME: rows = 14 : i64, sums_scratch = 28672 : i64
+    // SCHEDULE-SAME: schedule = #disc_plan.winograd<rows = 14, columns = 32, chunk_tiles = <
+    // SCHEDULE-SAME: sums_scratch = 28672>
     %0 = disc_plan.kernel convolution ins(%x, %w : tensor<?x?x?x32xf32>, tensor<1x64x3x3x32xf32>) -> tensor<?x?x?x64xf32> {
     ^bb0(%a: tensor<?x?x?x32xf32>, %b: tensor<1x64x3x3x32xf32>):
       %y = disc_tensor.convolution %a, %b strides [1, 1] low [1, 1] high [1, 1] dilations [1, 1] input_dilations [1, 1] : tensor<?x?x?x32xf32>, tensor<1x64x3x3x32xf32> -> tensor<?x?x?x64xf32>
