@@ -73,7 +73,8 @@ function(disc_add_dialect name)
   set_property(GLOBAL APPEND PROPERTY DISC_LIBS DiscDialect${name})
 endfunction()
 
-# A folder of passes: Passes.td (if there is one) gives <Name>/Passes.h.inc with registerDisc<Name>Passes().
+# A folder of passes: Passes.td (if there is one) gives <Name>/Passes.h.inc with registerDisc<Name>Passes(), and Kinds.td
+# what the folder wants of kinds of kernels.
 function(disc_add_pass_folder library name)
   cmake_parse_arguments(ARG "" "" "SRCS;LINKS" ${ARGN})
   string(TOLOWER ${name} lower)
@@ -81,6 +82,12 @@ function(disc_add_pass_folder library name)
     set(LLVM_TARGET_DEFINITIONS Passes.td)
     mlir_tablegen(Passes.h.inc -gen-pass-decls -name=Disc${name})
     disc_tablegen_target(disc_${lower}_passes_inc)
+  endif()
+  if(EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/Kinds.td")
+    set(LLVM_TARGET_DEFINITIONS Kinds.td)
+    mlir_tablegen(Kinds.h.inc -gen-attr-interface-decls)
+    mlir_tablegen(Kinds.cpp.inc -gen-attr-interface-defs)
+    disc_tablegen_target(disc_${lower}_kinds_inc)
   endif()
   disc_add_library(${library} SRCS ${ARG_SRCS} LINKS ${ARG_LINKS})
   set_property(GLOBAL APPEND PROPERTY DISC_LIBS ${library})

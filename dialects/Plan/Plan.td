@@ -13,6 +13,7 @@ include "mlir/IR/OpBase.td"
 include "mlir/IR/RegionKindInterface.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
+include "dialects/Plan/KernelKind.td"
 include "dialects/Shape/ShapeInterfaces.td"
 
 def Plan_Dialect : Dialect {
@@ -43,26 +44,58 @@ def Plan_Dialect : Dialect {
     static constexpr llvm::StringLiteral getRefusalsAttrName() { return "disc_plan.refusals"; }
     static constexpr llvm::StringLiteral getOwnerAttrName() { return "disc_plan.owner"; }
     static constexpr llvm::StringLiteral getGroupAttrName() { return "disc_plan.group"; }
+
+    /// Registers a kind of kernel, by its word.
+    void addKind(KernelKind kind) { kinds.push_back(kind); }
+    /// Null if there is no such kind.
+    KernelKind findKind(::llvm::StringRef word);
+    /// In the order in which they were registered.
+    ::llvm::ArrayRef<KernelKind> getKinds() const { return kinds; }
+
+  private:
+    ::llvm::SmallVector<KernelKind> kinds;
+
+  public:
   }];
 }
 
 class Plan_Op<string mnemonic, list<Trait> traits = []> : Op<Plan_Dialect, mnemonic, traits>;
 
-def Plan_Loop : I32EnumAttrCase<"Loop", 0, "loop">;
-def Plan_Row : I32EnumAttrCase<"Row", 1, "row">;
-def Plan_Column : I32EnumAttrCase<"Column", 2, "column">;
-def Plan_Contraction : I32EnumAttrCase<"Contraction", 3, "contraction">;
-def Plan_Attention : I32EnumAttrCase<"Attention", 4, "attention">;
-def Plan_Pack : I32EnumAttrCase<"Pack", 5, "pack">;
-def Plan_Call : I32EnumAttrCase<"Call", 6, "call">;
-def Plan_Convolution : I32EnumAttrCase<"Convolution", 7, "convolution">;
-
-def Plan_KernelKind : I32EnumAttr<"KernelKind", "what shape of loop nest a kernel is",
-    [Plan_Loop, Plan_Row, Plan_Column, Plan_Contraction, Plan_Attention, Plan_Pack, Plan_Call, Plan_Convolution]> {
-  let cppNamespace = "::mlir::disc";
-  let genSpecializedAttr = 0;
+class Plan_Kind<string name, string word> : AttrDef<Plan_Dialect, name # "Kind", [Plan_KindInterface]> {
+  let mnemonic = word # "_kernel";
+  let extraClassDeclaration = [{
+    ::llvm::StringRef getWord() const { return "}] # word # [{"; }
+  }];
 }
-def Plan_KernelKindAttr : EnumAttr<Plan_Dialect, Plan_KernelKind, "kind">;
+def Plan_LoopKind : Plan_Kind<"Loop", "loop"> {
+  let summary = "every result has one domain, whose points are independent";
+}
+def Plan_RowKind : Plan_Kind<"Row", "row"> {
+  let summary = "reductions along the innermost part of the domain, with everything element-wise around them";
+}
+def Plan_ColumnKind : Plan_Kind<"Column", "column"> {
+  let summary = "reductions along outer dimensions: vectors run along those that are kept";
+}
+def Plan_ContractionKind : Plan_Kind<"Contraction", "contraction"> {
+  let summary = "products of one left operand, with an element-wise epilogue";
+}
+def Plan_AttentionKind : Plan_Kind<"Attention", "attention"> {
+  let summary = "one attention";
+}
+def Plan_PackKind : Plan_Kind<"Pack", "pack"> {
+  let summary = "a parameter to the panels of the micro-kernel";
+}
+def Plan_CallKind : Plan_Kind<"Call", "call"> {
+  let summary = "a function of the runtime";
+}
+def Plan_ConvolutionKind : Plan_Kind<"Convolution", "convolution"> {
+  let summary = "one convolution, with an element-wise epilogue";
+}
+def Plan_KindAttr : Attr<CPred<"::llvm::isa<::mlir::disc::KernelKind>($_self)">, "a kind of kernel"> {
+  let storageType = "::mlir::disc::KernelKind";
+  let returnType = "::mlir::disc::KernelKind";
+  let convertFromStorage = "$_self";
+}
 
 include "dialects/Plan/Schedules.td"
 
@@ -140,12 +173,12 @@ def Plan_KernelOp : Plan_Op<"kernel", [
     are within their bounds.
     (P9) `tasks`, `scratch` and `cost` are defined.
   }];
-  let arguments = !con((ins Variadic<AnyRankedTensor>:$inputs, Plan_KernelKindAttr:$kind,
+  let arguments = !con((ins Variadic<AnyRankedTensor>:$inputs, Plan_KindAttr:$kind,
                             OptionalAttr<StrAttr>:$name), KernelDecisions);
   let results = (outs Variadic<AnyRankedTensor>:$outputs);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
-    $kind `ins` `(` ($inputs^ `:` type($inputs))? `)` `->` type($outputs) attr-dict-with-keyword $body
+    custom<Kind>($kind) `ins` `(` ($inputs^ `:` type($inputs))? `)` `->` type($outputs) attr-dict-with-keyword $body
   }];
   let builders = [
     /// A kernel without a schedule, and without a body.
@@ -178,10 +211,10 @@ def Plan_KernelFuncOp : Plan_Op<"kernel_func", [
     (P8) and (P9) are those of `kernel`.
   }];
   let arguments = !con((ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$sym_visibility,
-                            Plan_KernelKindAttr:$kind, StrArrayAttr:$symbols, ArrayAttr:$layouts,
+                            Plan_KindAttr:$kind, StrArrayAttr:$symbols, ArrayAttr:$layouts,
                             ArrayAttr:$arg_dims), KernelDecisions);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "$kind $sym_name attr-dict-with-keyword $body";
+  let assemblyFormat = "custom<Kind>($kind) $sym_name attr-dict-with-keyword $body";
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     /// The yield that ends the body.

@@ -19,8 +19,25 @@
 using namespace mlir;
 using namespace mlir::disc;
 
+/// `row`, or the attribute of a kind that no dialect registered.
+static ParseResult parseKind(OpAsmParser &parser, KernelKind &kind) {
+  StringRef word;
+  SMLoc loc = parser.getCurrentLocation();
+  if (failed(parser.parseOptionalKeyword(&word)))
+    return parser.parseAttribute(kind);
+  kind = parser.getContext()->getLoadedDialect<PlanDialect>()->findKind(word);
+  return kind ? ParseResult(success()) : parser.emitError(loc) << "'" << word << "' is not a kind of kernel";
+}
+
+static void printKind(OpAsmPrinter &printer, Operation *op, KernelKind kind) {
+  if (op->getContext()->getLoadedDialect<PlanDialect>()->findKind(kind.getWord()) == kind)
+    printer << kind.getWord();
+  else
+    printer << kind;
+}
+
+#include "dialects/Plan/KernelKind.cpp.inc"
 #include "dialects/Plan/PlanDialect.cpp.inc"
-#include "dialects/Plan/PlanEnums.cpp.inc"
 
 #define GET_ATTRDEF_CLASSES
 #include "dialects/Plan/PlanAttrs.cpp.inc"
@@ -34,6 +51,16 @@ void PlanDialect::initialize() {
 #define GET_OP_LIST
 #include "dialects/Plan/PlanOps.cpp.inc"
       >();
+  auto add = [&](auto... kinds) { (addKind(kinds), ...); };
+  MLIRContext *context = getContext();
+  add(LoopKindAttr::get(context), RowKindAttr::get(context), ColumnKindAttr::get(context),
+      ContractionKindAttr::get(context), AttentionKindAttr::get(context), PackKindAttr::get(context),
+      CallKindAttr::get(context), ConvolutionKindAttr::get(context));
+}
+
+KernelKind PlanDialect::findKind(StringRef word) {
+  const auto *found = llvm::find_if(kinds, [&](KernelKind kind) { return kind.getWord() == word; });
+  return found == kinds.end() ? KernelKind() : *found;
 }
 
 bool mlir::disc::isKernelBodyOp(Operation *op) {

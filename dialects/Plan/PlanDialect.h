@@ -14,8 +14,9 @@
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
+#include "dialects/Plan/KernelKind.h.inc"
+
 #include "dialects/Plan/PlanDialect.h.inc"
-#include "dialects/Plan/PlanEnums.h.inc"
 
 #include "dialects/Plan/ScheduleInterface.h.inc"
 

@@ -304,8 +304,8 @@ LogicalResult disc::verifySchedule(Operation *kernel, KernelKind kind, Block &bo
                                    ArrayAttr variants) {
   auto verifyOne = [&](ScheduleAttrInterface own) -> LogicalResult {
     if (!own.serves(kind))
-      return kernel->emitOpError() << "schedule: " << own << " is not for kernels of kind '"
-                                   << stringifyKernelKind(kind) << "' (P8)";
+      return kernel->emitOpError() << "schedule: " << own << " is not for kernels of kind '" << kind.getWord()
+                                   << "' (P8)";
     return own.verifyKernel(kernel, body);
   };
   if (schedule && failed(verifyOne(schedule)))
@@ -315,7 +315,7 @@ LogicalResult disc::verifySchedule(Operation *kernel, KernelKind kind, Block &bo
   if (!isDeviceSchedule(schedule))
     return kernel->emitOpError("schedule: only kernels of devices have variants (P8)");
   // For others the condition follows from their numbers.
-  bool hasCondition = isMatrixSchedule(schedule) || kind == KernelKind::Attention;
+  bool hasCondition = isMatrixSchedule(schedule) || isa<AttentionKindAttr>(kind);
   for (auto variant : variants.getAsRange<VariantAttr>()) {
     if (variant.getSchedule().getTypeID() != schedule.getTypeID() || bool(variant.getWhen()) != hasCondition ||
         bool(variant.getTasks()) != hasCondition)

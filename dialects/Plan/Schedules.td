@@ -17,10 +17,7 @@ class Plan_Schedule<string name, string schedule, string kinds, bit onDevice = 0
   let genVerifyDecl = 1;
   string common = [{
     bool serves(KernelKind kind) const {
-      for (KernelKind own : {}] # kinds # [{})
-        if (kind == own)
-          return true;
-      return false;
+      return ::llvm::isa<}] # kinds # [{>(kind);
     }
   }] # !if(onDevice, "int64_t getBlockThreads() const { return getThreads(); }", "");
   code more = "";
@@ -37,22 +34,22 @@ defvar VerifiesKernel = "::llvm::LogicalResult verifyKernel(::mlir::Operation *k
 // The host
 //===----------------------------------------------------------------------===//
 
-def Plan_LoopSchedule : Plan_Schedule<"Loop", "loop", "KernelKind::Loop"> {
+def Plan_LoopSchedule : Plan_Schedule<"Loop", "loop", "LoopKindAttr"> {
   let summary = "a loop in chunks of so many elements, in so many vectors at a time";
   let parameters = (ins "int64_t":$chunk, "int64_t":$unroll);
 }
 
-def Plan_RowSchedule : Plan_Schedule<"Row", "row", "KernelKind::Row"> {
+def Plan_RowSchedule : Plan_Schedule<"Row", "row", "RowKindAttr"> {
   let summary = "reductions along rows in so many accumulators; rows of up to `short_rows` a vector of rows at a time";
   let parameters = (ins "int64_t":$accumulators, Plan_MayLack:$short_rows);
 }
 
-def Plan_ColumnSchedule : Plan_Schedule<"Column", "column", "KernelKind::Column"> {
+def Plan_ColumnSchedule : Plan_Schedule<"Column", "column", "ColumnKindAttr"> {
   let summary = "reductions of so many vectors of columns";
   let parameters = (ins "int64_t":$blocks);
 }
 
-def Plan_ProductSchedule : Plan_Schedule<"Product", "product", "KernelKind::Contraction"> {
+def Plan_ProductSchedule : Plan_Schedule<"Product", "product", "ContractionKindAttr"> {
   let summary = "products in tiles of `rows` x `columns`, which are of each part; see ScheduleContraction.cpp";
   let parameters = (ins "int64_t":$rows, "::mlir::DenseI64ArrayAttr":$columns, "int64_t":$k_block,
                         "::mlir::disc::ExprAttr":$row_tiles, "::mlir::disc::ExprAttr":$lhs_scratch,
@@ -73,14 +70,14 @@ def Plan_FewQueries : AttrDef<Plan_Dialect, "FewQueries"> {
   let genVerifyDecl = 1;
 }
 
-def Plan_AttentionSchedule : Plan_Schedule<"Attention", "attention", "KernelKind::Attention"> {
+def Plan_AttentionSchedule : Plan_Schedule<"Attention", "attention", "AttentionKindAttr"> {
   let summary = "attention in tiles of `rows` queries and runs of `keys` keys; offsets in scratch memory";
   let parameters = (ins "int64_t":$rows, "int64_t":$keys, "::mlir::disc::ExprAttr":$query_scratch,
                         "::mlir::disc::ExprAttr":$score_scratch, "::mlir::disc::ExprAttr":$out_scratch,
                         OptionalParameter<"::mlir::disc::FewQueriesAttr">:$few);
 }
 
-def Plan_ConvolutionSchedule : Plan_Schedule<"Convolution", "convolution", "KernelKind::Convolution"> {
+def Plan_ConvolutionSchedule : Plan_Schedule<"Convolution", "convolution", "ConvolutionKindAttr"> {
   let summary = "a convolution in chunks of lines and of tiles along them; see ScheduleConvolution.cpp";
   let parameters = (ins "int64_t":$rows, "int64_t":$columns, "::mlir::disc::ExprAttr":$chunk_rows,
                         "::mlir::disc::ExprAttr":$chunk_tiles, "::mlir::disc::ExprAttr":$input_scratch,
@@ -88,7 +85,7 @@ def Plan_ConvolutionSchedule : Plan_Schedule<"Convolution", "convolution", "Kern
   let more = VerifiesKernel;
 }
 
-def Plan_WinogradSchedule : Plan_Schedule<"Winograd", "winograd", "KernelKind::Convolution"> {
+def Plan_WinogradSchedule : Plan_Schedule<"Winograd", "winograd", "ConvolutionKindAttr"> {
   let summary = "a convolution by Winograd's sums in chunks of tiles of blocks; see ScheduleWinograd.cpp";
   let parameters = (ins "int64_t":$rows, "int64_t":$columns, "::mlir::disc::ExprAttr":$chunk_tiles,
                         "::mlir::disc::ExprAttr":$panel_groups, "::mlir::disc::ExprAttr":$plane,
@@ -96,7 +93,7 @@ def Plan_WinogradSchedule : Plan_Schedule<"Winograd", "winograd", "KernelKind::C
   let more = VerifiesKernel;
 }
 
-def Plan_PieceSchedule : Plan_Schedule<"Piece", "pieces", "KernelKind::Pack, KernelKind::Call"> {
+def Plan_PieceSchedule : Plan_Schedule<"Piece", "pieces", "PackKindAttr, CallKindAttr"> {
   let summary = "as many pieces as the operation itself says";
   let assemblyFormat = "";
   let genVerifyDecl = 0;
@@ -107,25 +104,25 @@ def Plan_PieceSchedule : Plan_Schedule<"Piece", "pieces", "KernelKind::Pack, Ker
 //===----------------------------------------------------------------------===//
 
 def Plan_DevicePieceSchedule
-    : Plan_Schedule<"DevicePiece", "device_pieces", "KernelKind::Pack, KernelKind::Call", 1> {
+    : Plan_Schedule<"DevicePiece", "device_pieces", "PackKindAttr, CallKindAttr", 1> {
   let summary = "a function in blocks of threads";
   let parameters = (ins "int64_t":$threads);
 }
 
 def Plan_DeviceLoopSchedule : Plan_Schedule<"DeviceLoop", "device_loop",
-    "KernelKind::Loop, KernelKind::Contraction, KernelKind::Convolution", 1> {
+    "LoopKindAttr, ContractionKindAttr, ConvolutionKindAttr", 1> {
   let summary = "elements in row-major order, in vectors, of which each thread has `points`";
   let description = "Of products, where a library computes the product itself: their epilogues.";
   let parameters = (ins "int64_t":$threads, "int64_t":$vector, Plan_MayLack:$points);
 }
 
-def Plan_DeviceSumSchedule : Plan_Schedule<"DeviceSum", "device_sum", "KernelKind::Loop", 1> {
+def Plan_DeviceSumSchedule : Plan_Schedule<"DeviceSum", "device_sum", "LoopKindAttr", 1> {
   let summary = "running sums, of whose lines each has `line_threads` threads";
   let parameters = (ins "int64_t":$threads, "int64_t":$line_threads);
   let more = VerifiesKernel;
 }
 
-def Plan_DeviceRowSchedule : Plan_Schedule<"DeviceRow", "device_row", "KernelKind::Row", 1> {
+def Plan_DeviceRowSchedule : Plan_Schedule<"DeviceRow", "device_row", "RowKindAttr", 1> {
   let summary = "rows, each by `group` threads that are neighbours";
   let description = [{
     Without `group` a row has as many warps as its length needs. With `points` a thread keeps so many vectors of its row
@@ -135,12 +132,12 @@ def Plan_DeviceRowSchedule : Plan_Schedule<"DeviceRow", "device_row", "KernelKin
                         Plan_MayLack:$part);
 }
 
-def Plan_DeviceColumnSchedule : Plan_Schedule<"DeviceColumn", "device_column", "KernelKind::Column", 1> {
+def Plan_DeviceColumnSchedule : Plan_Schedule<"DeviceColumn", "device_column", "ColumnKindAttr", 1> {
   let summary = "columns side by side, each by `threads / columns` threads; with `vector`, in vectors of columns";
   let parameters = (ins "int64_t":$threads, "int64_t":$columns, Plan_MayLack:$vector, Plan_MayLack:$part);
 }
 
-defvar ProductKinds = "KernelKind::Contraction, KernelKind::Convolution";
+defvar ProductKinds = "ContractionKindAttr, ConvolutionKindAttr";
 
 def Plan_DeviceProductSchedule : Plan_Schedule<"DeviceProduct", "device_product", ProductKinds, 1> {
   let summary = "tiles of results over steps of `tile_depth`";
@@ -157,7 +154,7 @@ def Plan_DeviceMatrixSchedule : Plan_Schedule<"DeviceMatrix", "device_matrix", P
   let more = "bool usesMatrixUnit() const { return true; }";
 }
 
-def Plan_DeviceAttentionSchedule : Plan_Schedule<"DeviceAttention", "device_attention", "KernelKind::Attention", 1> {
+def Plan_DeviceAttentionSchedule : Plan_Schedule<"DeviceAttention", "device_attention", "AttentionKindAttr", 1> {
   let summary = "queries of one head, over steps of `keys` keys; with `warp_rows` on a matrix unit";
   let description = [{
     With `parts`, of the keys, each of which has blocks of its own. Along so many dimensions before that of the queries

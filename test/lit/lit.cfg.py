@@ -25,6 +25,7 @@ if disc_opt is None:
 
 for name, tool in {
     "disc-opt": disc_opt,
+    "disc-opt-twice": build / "test/kind/disc-opt-twice",
     "FileCheck": llvm / "FileCheck",
     "not": llvm / "not",
     "mlir-translate": llvm / "mlir-translate",

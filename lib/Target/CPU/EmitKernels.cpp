@@ -26,6 +26,7 @@
 #include "lib/Target/CPU/Passes.h"
 #include "lib/Target/Common/KernelAttrs.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/DialectRegistry.h"
 
 namespace mlir::disc {
 #define GEN_PASS_DEF_CPUEMITKERNELS
@@ -42,6 +43,8 @@ LogicalResult KernelEmission::checkColumns(int64_t columns, int64_t lanes) {
                             << " elements";
 }
 
+#include "lib/Target/CPU/Kinds.cpp.inc"
+
 namespace {
 /// The widest vectors of the module's target; 256 bits when it names none.
 int64_t targetVectorBits(ModuleOp module) {
@@ -57,27 +60,16 @@ LogicalResult emitKernel(KernelEmission &e) {
   if (isDeviceSchedule(schedule))
     return e.kernel.emitError("has a schedule for blocks of threads, which CPUs do not run");
   if (!schedule)
-    return e.kernel.emitError() << "a kernel of kind " << stringifyKernelKind(kind) << " needs a schedule";
-  switch (kind) {
-  case KernelKind::Loop:
-    return emitLoop(e);
-  case KernelKind::Row:
-    return emitRow(e);
-  case KernelKind::Column:
-    return emitColumn(e);
-  case KernelKind::Contraction:
-    return emitContraction(e);
-  case KernelKind::Attention:
-    return emitAttention(e);
-  case KernelKind::Pack:
-    return emitPack(e);
-  case KernelKind::Call:
-    return emitCall(e);
-  case KernelKind::Convolution:
-    return emitConvolution(e);
-  }
-  llvm_unreachable("unknown kernel kind");
+    return e.kernel.emitError() << "a kernel of kind " << kind.getWord() << " needs a schedule";
+  auto emitter = dyn_cast<HostKind>(kind);
+  if (!emitter)
+    return e.kernel.emitError() << "CPUs do not run kernels of kind " << kind.getWord();
+  return emitter.emit(e);
 }
+
+template <typename Kind, auto function> struct Emitter : HostKind::ExternalModel<Emitter<Kind, function>, Kind> {
+  LogicalResult emit(Attribute, KernelEmission &e) const { return function(e); }
+};
 
 /// True if the kernel may fail, and then reports to the call.
 bool kernelReports(KernelFuncOp kernel) {
@@ -114,3 +106,16 @@ struct CpuEmitKernels : disc::impl::CpuEmitKernelsBase<CpuEmitKernels> {
   }
 };
 } // namespace
+
+void disc::registerHostKinds(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *context, PlanDialect *) {
+    LoopKindAttr::attachInterface<Emitter<LoopKindAttr, emitLoop>>(*context);
+    RowKindAttr::attachInterface<Emitter<RowKindAttr, emitRow>>(*context);
+    ColumnKindAttr::attachInterface<Emitter<ColumnKindAttr, emitColumn>>(*context);
+    ContractionKindAttr::attachInterface<Emitter<ContractionKindAttr, emitContraction>>(*context);
+    AttentionKindAttr::attachInterface<Emitter<AttentionKindAttr, emitAttention>>(*context);
+    PackKindAttr::attachInterface<Emitter<PackKindAttr, emitPack>>(*context);
+    CallKindAttr::attachInterface<Emitter<CallKindAttr, emitCall>>(*context);
+    ConvolutionKindAttr::attachInterface<Emitter<ConvolutionKindAttr, emitConvolution>>(*context);
+  });
+}

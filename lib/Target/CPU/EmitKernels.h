@@ -31,6 +31,9 @@ struct KernelEmission {
   LogicalResult checkColumns(int64_t columns, int64_t lanes);
 };
 
+/// Attaches HostKind to the kinds of this tree.
+void registerHostKinds(DialectRegistry &registry);
+
 /// All report what they cannot emit.
 LogicalResult emitLoop(KernelEmission &e);
 /// A loop kernel that is one `disc_tensor.running_sum`.
@@ -44,5 +47,7 @@ LogicalResult emitCall(KernelEmission &e);
 LogicalResult emitConvolution(KernelEmission &e);
 
 } // namespace mlir::disc
+
+#include "lib/Target/CPU/Kinds.h.inc"
 
 #endif // DISC_LIB_TARGET_CPU_EMITKERNELS_H

@@ -125,7 +125,7 @@ struct LibraryProductAttrs {
 /// Keeps what launches of `kernel` need on the function emitted for it.
 inline void copyLaunchAttrs(KernelFuncOp kernel, Operation *function) {
   function->setAttr(kKernelSymbolsAttr, kernel.getSymbolsAttr());
-  function->setAttr(kKernelKindAttr, StringAttr::get(kernel.getContext(), stringifyKernelKind(kernel.getKind())));
+  function->setAttr(kKernelKindAttr, StringAttr::get(kernel.getContext(), kernel.getKind().getWord()));
   if (Attribute tasks = kernel.getTasksAttr())
     function->setAttr(kKernelTasksAttr, tasks);
   if (Attribute scratch = kernel.getScratchAttr())

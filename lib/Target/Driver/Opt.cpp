@@ -12,8 +12,13 @@
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 
 int mlir::disc::runOpt(int argc, char **argv) {
+  return runOpt(argc, argv, [](DialectRegistry &) {});
+}
+
+int mlir::disc::runOpt(int argc, char **argv, llvm::function_ref<void(DialectRegistry &)> add) {
   DialectRegistry registry;
   registerDialects(registry);
+  add(registry);
   registerPasses();
   return asMainReturnCode(MlirOptMain(argc, argv, "DISC optimizer driver\n", registry));
 }

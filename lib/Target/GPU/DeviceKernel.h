@@ -107,8 +107,13 @@ struct KernelVariant {
   SmallVector<SymExpr> multiples; // of the schedule's `vector` there
   std::optional<SymExpr> tasks;   // if they are not the kernel's
 };
-/// The schedules in which a kernel is emitted, best first. The last one serves all shapes that are left.
-FailureOr<SmallVector<KernelVariant>> kernelVariants(KernelFuncOp kernel, ShapeAnalysis &shapes);
+using KernelVariants = FailureOr<SmallVector<KernelVariant>>;
+/// The schedules of kernels of these kinds, by what they ask of the layouts of buffers.
+KernelVariants loopVariants(KernelFuncOp kernel, ShapeAnalysis &shapes);
+KernelVariants rowVariants(KernelFuncOp kernel, ShapeAnalysis &shapes);
+KernelVariants columnVariants(KernelFuncOp kernel, ShapeAnalysis &shapes);
+/// Each with the condition and tasks that it says.
+KernelVariants variantsWithTasks(KernelFuncOp kernel);
 
 /// The extents and the ends of parts that lie side by side along the last dimension of a concatenation in the kernel.
 SmallVector<SymExpr> concatenatedExtents(KernelFuncOp kernel, ShapeAnalysis &shapes);

@@ -640,7 +640,7 @@ LogicalResult disc::emitDeviceRow(DeviceKernel &k, bool inParts) {
 
 int64_t disc::wholesOfBlock(KernelFuncOp kernel, int64_t warp) {
   int64_t threads = kernel.getScheduleAttr().getBlockThreads();
-  return kernel.getKind() == KernelKind::Column ? std::max<int64_t>(threads / warp, 1) : 1;
+  return isa<ColumnKindAttr>(kernel.getKind()) ? std::max<int64_t>(threads / warp, 1) : 1;
 }
 
 LogicalResult disc::emitDeviceWhole(DeviceKernel &k) {

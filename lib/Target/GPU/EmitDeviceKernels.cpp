@@ -33,11 +33,13 @@
 #include "dialects/Plan/Schedule.h"
 #include "lib/Target/Common/KernelAttrs.h"
 #include "lib/Target/GPU/DeviceAttention.h"
+#include "lib/Target/GPU/DeviceEmission.h"
 #include "lib/Target/GPU/DeviceFunctions.h"
 #include "lib/Target/GPU/DeviceOrder.h"
 #include "lib/Target/GPU/DeviceProduct.h"
 #include "lib/Target/GPU/LibraryProduct.h"
 #include "lib/Transforms/Support/ReductionPlan.h"
+#include "mlir/IR/DialectRegistry.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -49,23 +51,7 @@ namespace mlir::disc {
 using namespace mlir;
 using namespace mlir::disc;
 
-static LogicalResult emitKernel(DeviceKernel &k) {
-  switch (k.kernel.getKind()) {
-  case KernelKind::Contraction:
-    return emitDeviceContraction(k);
-  case KernelKind::Convolution:
-    return emitDeviceConvolution(k);
-  case KernelKind::Attention:
-    return emitDeviceAttention(k);
-  case KernelKind::Loop:
-  case KernelKind::Row:
-  case KernelKind::Column:
-  case KernelKind::Pack:
-  case KernelKind::Call:
-    break;
-  }
-  return k.kernel.emitError() << stringifyKernelKind(k.kernel.getKind()) << " kernels do not run on devices";
-}
+#include "lib/Target/GPU/Kinds.cpp.inc"
 
 namespace {
 /// The bytes of each of the kernel's buffers, from its start to the last element.
@@ -136,279 +122,317 @@ std::string suffixOf(ScheduleAttrInterface schedule) {
       .Case([&](DeviceAttentionScheduleAttr s) { suffix = s.getParts() ? "_parts" : ""; });
   return suffix;
 }
+} // namespace
 
-/// Adds functions to the module of device code, and to the host's module the attributes that their launches need.
-struct Emission {
-  OpBuilder &b;
-  gpu::GPUModuleOp device;
-  ShapeAnalysis &shapes;
-  int64_t warp;
-  bool startsEarly; ///< Kernels start before those that they depend on have finished, and wait for them.
-  llvm::StringMap<llvm::SmallBitVector> constants; ///< The operands of each kernel that no launch changes.
-
-  /// The function has `extra` more arguments than the kernel, after its symbols: numbers and addresses.
-  FailureOr<DeviceKernelOp> add(KernelFuncOp kernel, const Twine &name,
-                                function_ref<LogicalResult(DeviceKernel &)> emit, ArrayRef<Type> extra = {}) {
-    Location loc = kernel.getLoc();
-    SmallVector<StringRef> texts = checkTexts(kernel);
-    unsigned buffers = kernel.getNumInputs() + kernel.getNumResults(), numSymbols = kernel.getSymbols().size();
-    SmallVector<Type> types(buffers, LLVM::LLVMPointerType::get(b.getContext(), 1));
-    types.append(numSymbols, b.getI64Type());
-    std::string writes = std::string(kernel.getNumInputs(), '0') + std::string(kernel.getNumResults(), '1') +
-                         std::string(numSymbols, 's');
-    for (Type type : extra) {
-      types.push_back(type);
-      writes += isa<LLVM::LLVMPointerType>(type) ? '1' : 's';
-    }
-    if (!texts.empty()) {
-      types.push_back(LLVM::LLVMPointerType::get(b.getContext(), 1));
-      types.append(texts.size(), b.getI64Type());
-      writes += "1" + std::string(texts.size(), 's');
-    }
-    int64_t threads = kernel.getScheduleAttr().getBlockThreads();
-
-    b.setInsertionPointToEnd(device.getBody());
-    auto function = gpu::GPUFuncOp::create(b, loc, name.str(), b.getFunctionType(types, {}));
-    function->setAttr(gpu::GPUDialect::getKernelFuncAttrName(), b.getUnitAttr());
-    function.setKnownBlockSizeAttr(b.getDenseI32ArrayAttr({int32_t(threads), 1, 1}));
-    function->setAttr("disc_plan.writes", b.getStringAttr(writes));
-    // For checks of accesses: in an arena, one buffer directly follows another.
-    for (auto [i, bytes] : llvm::enumerate(bufferBytes(kernel, shapes)))
-      if (llvm::all_of(bytes.symbols(), [&](StringRef name) {
-            return llvm::is_contained(kernel.getSymbols().getAsValueRange<StringAttr>(), name);
-          }))
-        function.setArgAttr(i, "disc_plan.bytes", ExprAttr::get(b.getContext(), bytes));
-    b.setInsertionPointToEnd(&function.getBody().front());
-    auto end = gpu::ReturnOp::create(b, loc);
-    b.setInsertionPoint(end);
-    DeviceKernel k(b, kernel, function, shapes, warp);
-    if (startsEarly) {
-      k.setConstants(constants.lookup(kernel.getSymName()));
-      k.startEarly();
-      for (unsigned i = 0; i < buffers; ++i)
-        if (k.isConstant(i))
-          function.setArgAttr(i, kConstantAttr, b.getUnitAttr());
-    }
-    if (failed(emit(k)))
-      return failure();
-
-    b.setInsertionPoint(kernel);
-    auto stub = DeviceKernelOp::create(b, loc, name.str(), threads, writes, FlatSymbolRefAttr());
-    if (!texts.empty())
-      stub->setAttr(kKernelTextsAttr, b.getStrArrayAttr(texts));
-    copyLaunchAttrs(kernel, stub);
-    return stub;
+FailureOr<DeviceKernelOp> DeviceEmission::add(KernelFuncOp kernel, const Twine &name,
+                                              function_ref<LogicalResult(DeviceKernel &)> emit, ArrayRef<Type> extra) {
+  Location loc = kernel.getLoc();
+  SmallVector<StringRef> texts = checkTexts(kernel);
+  unsigned buffers = kernel.getNumInputs() + kernel.getNumResults(), numSymbols = kernel.getSymbols().size();
+  SmallVector<Type> types(buffers, LLVM::LLVMPointerType::get(b.getContext(), 1));
+  types.append(numSymbols, b.getI64Type());
+  std::string writes =
+      std::string(kernel.getNumInputs(), '0') + std::string(kernel.getNumResults(), '1') + std::string(numSymbols, 's');
+  for (Type type : extra) {
+    types.push_back(type);
+    writes += isa<LLVM::LLVMPointerType>(type) ? '1' : 's';
   }
+  if (!texts.empty()) {
+    types.push_back(LLVM::LLVMPointerType::get(b.getContext(), 1));
+    types.append(texts.size(), b.getI64Type());
+    writes += "1" + std::string(texts.size(), 's');
+  }
+  int64_t threads = kernel.getScheduleAttr().getBlockThreads();
 
-  /// A call of a function that the device has kernels for.
-  LogicalResult addCall(KernelFuncOp kernel, CallFunctionOp call) {
-    FailureOr<std::unique_ptr<DeviceFunction>> function = DeviceFunction::get(call, shapes);
-    if (failed(function))
+  b.setInsertionPointToEnd(device.getBody());
+  auto function = gpu::GPUFuncOp::create(b, loc, name.str(), b.getFunctionType(types, {}));
+  function->setAttr(gpu::GPUDialect::getKernelFuncAttrName(), b.getUnitAttr());
+  function.setKnownBlockSizeAttr(b.getDenseI32ArrayAttr({int32_t(threads), 1, 1}));
+  function->setAttr("disc_plan.writes", b.getStringAttr(writes));
+  // For checks of accesses: in an arena, one buffer directly follows another.
+  for (auto [i, bytes] : llvm::enumerate(bufferBytes(kernel, shapes)))
+    if (llvm::all_of(bytes.symbols(), [&](StringRef name) {
+          return llvm::is_contained(kernel.getSymbols().getAsValueRange<StringAttr>(), name);
+        }))
+      function.setArgAttr(i, "disc_plan.bytes", ExprAttr::get(b.getContext(), bytes));
+  b.setInsertionPointToEnd(&function.getBody().front());
+  auto end = gpu::ReturnOp::create(b, loc);
+  b.setInsertionPoint(end);
+  DeviceKernel k(b, kernel, function, shapes, warp);
+  if (startsEarly) {
+    k.setConstants(constants.lookup(kernel.getSymName()));
+    k.startEarly();
+    for (unsigned i = 0; i < buffers; ++i)
+      if (k.isConstant(i))
+        function.setArgAttr(i, kConstantAttr, b.getUnitAttr());
+  }
+  if (failed(emit(k)))
+    return failure();
+
+  b.setInsertionPoint(kernel);
+  auto stub = DeviceKernelOp::create(b, loc, name.str(), threads, writes, FlatSymbolRefAttr());
+  if (!texts.empty())
+    stub->setAttr(kKernelTextsAttr, b.getStrArrayAttr(texts));
+  copyLaunchAttrs(kernel, stub);
+  return stub;
+}
+
+LogicalResult DeviceEmission::addCall(KernelFuncOp kernel, CallFunctionOp call) {
+  FailureOr<std::unique_ptr<DeviceFunction>> function = DeviceFunction::get(call, shapes);
+  if (failed(function))
+    return failure();
+  DeviceFunction &f = **function;
+  kernel.setScheduleAttr(DevicePieceScheduleAttr::get(b.getContext(), DeviceFunction::kThreads));
+  auto step = [&](const Twine &suffix, const SymExpr &blocks, function_ref<LogicalResult(DeviceKernel &)> emit,
+                  ArrayRef<Type> extra = {}) {
+    kernel.setTasksAttr(ExprAttr::get(b.getContext(), shapes.simplify(blocks)));
+    return add(kernel, kernel.getSymName() + suffix, emit, extra);
+  };
+  auto nameOf = [](DeviceKernelOp stub) { return FlatSymbolRefAttr::get(stub.getSymNameAttr()); };
+  auto emitLast = [&](DeviceKernel &k) { return f.emit(k); };
+  FailureOr<DeviceKernelOp> first;
+  if (std::optional<DeviceFunction::Order> order = f.order()) {
+    // The runtime computes how many blocks these have.
+    SmallVector<Type> extra(DeviceOrder::kExtra, b.getI64Type());
+    first = step("", SymExpr(0), [&](DeviceKernel &k) { return f.emitTiles(k); }, extra);
+    auto merge =
+        step("_merge", SymExpr(0), [&](DeviceKernel &k) { return emitMerges(k, order->rows, order->length); }, extra);
+    auto last = step("_last", f.blocks(), emitLast, extra);
+    if (failed(first) || failed(merge) || failed(last))
       return failure();
-    DeviceFunction &f = **function;
-    kernel.setScheduleAttr(DevicePieceScheduleAttr::get(b.getContext(), DeviceFunction::kThreads));
-    auto step = [&](const Twine &suffix, const SymExpr &blocks, function_ref<LogicalResult(DeviceKernel &)> emit,
-                    ArrayRef<Type> extra = {}) {
-      kernel.setTasksAttr(ExprAttr::get(b.getContext(), shapes.simplify(blocks)));
-      return add(kernel, kernel.getSymName() + suffix, emit, extra);
-    };
-    auto nameOf = [](DeviceKernelOp stub) { return FlatSymbolRefAttr::get(stub.getSymNameAttr()); };
-    auto emitLast = [&](DeviceKernel &k) { return f.emit(k); };
-    FailureOr<DeviceKernelOp> first;
-    if (std::optional<DeviceFunction::Order> order = f.order()) {
-      // The runtime computes how many blocks these have.
-      SmallVector<Type> extra(DeviceOrder::kExtra, b.getI64Type());
-      first = step("", SymExpr(0), [&](DeviceKernel &k) { return f.emitTiles(k); }, extra);
-      auto merge =
-          step("_merge", SymExpr(0), [&](DeviceKernel &k) { return emitMerges(k, order->rows, order->length); }, extra);
-      auto last = step("_last", f.blocks(), emitLast, extra);
-      if (failed(first) || failed(merge) || failed(last))
+    OrderAttrs attrs{nameOf(*merge), nameOf(*last), shapes.simplify(order->rows), shapes.simplify(order->length)};
+    (*first)->setAttr(kKernelOrderAttr, attrs.toAttr(b.getContext()));
+  } else if (failed(first = step("", f.blocks(), emitLast))) {
+    return failure();
+  }
+  if (call.getInPlace()) {
+    UpdateAttrs attrs;
+    attrs.result = kernel.getNumInputs();
+    SmallVector<SymExpr> dims = shapes.dims(call.getOutputs()[0]);
+    SymExpr elements = SymExpr::product(dims);
+    attrs.bytes = shapes.simplify(elements * SymExpr(byteSize(getElementTypeOrSelf(call.getOutputs()[0].getType()))));
+    auto isDense = [&](unsigned buffer) { return Layout::get(kernel.getLayout(buffer)).isContiguous(dims); };
+    // Only a dense operand may share the result's memory; another one is copied element by element.
+    if (!isDense(0) || !isDense(kernel.getNumInputs())) {
+      auto copy = step("_copy", SymExpr::ceilDiv(elements, SymExpr(DeviceFunction::kThreads)), emitOperandCopy);
+      if (failed(copy))
         return failure();
-      OrderAttrs attrs{nameOf(*merge), nameOf(*last), shapes.simplify(order->rows), shapes.simplify(order->length)};
-      (*first)->setAttr(kKernelOrderAttr, attrs.toAttr(b.getContext()));
-    } else if (failed(first = step("", f.blocks(), emitLast))) {
-      return failure();
+      attrs.copy = nameOf(*copy);
     }
-    if (call.getInPlace()) {
-      UpdateAttrs attrs;
-      attrs.result = kernel.getNumInputs();
-      SmallVector<SymExpr> dims = shapes.dims(call.getOutputs()[0]);
-      SymExpr elements = SymExpr::product(dims);
-      attrs.bytes = shapes.simplify(elements * SymExpr(byteSize(getElementTypeOrSelf(call.getOutputs()[0].getType()))));
-      auto isDense = [&](unsigned buffer) { return Layout::get(kernel.getLayout(buffer)).isContiguous(dims); };
-      // Only a dense operand may share the result's memory; another one is copied element by element.
-      if (!isDense(0) || !isDense(kernel.getNumInputs())) {
-        auto copy = step("_copy", SymExpr::ceilDiv(elements, SymExpr(DeviceFunction::kThreads)), emitOperandCopy);
-        if (failed(copy))
-          return failure();
-        attrs.copy = nameOf(*copy);
-      }
-      (*first)->setAttr(kKernelUpdateAttr, attrs.toAttr(b.getContext()));
-    }
-    kernel.erase();
-    return success();
+    (*first)->setAttr(kKernelUpdateAttr, attrs.toAttr(b.getContext()));
   }
+  return success();
+}
 
-  /// A kernel in the schedules that it has for different shapes, each emitted by `emit`. All names but the last contain
-  /// the numbers of their schedule.
-  FailureOr<DeviceKernelOp>
-  addSchedules(KernelFuncOp kernel,
-               function_ref<FailureOr<DeviceKernelOp>(const KernelVariant &, const Twine &)> emit) {
-    if (!isDeviceSchedule(kernel.getScheduleAttr()))
-      return kernel.emitError("a kernel of a device needs a schedule for blocks of threads");
-    FailureOr<SmallVector<KernelVariant>> variants = kernelVariants(kernel, shapes);
-    if (failed(variants))
+FailureOr<DeviceKernelOp>
+DeviceEmission::addSchedules(KernelFuncOp kernel,
+                             function_ref<FailureOr<DeviceKernelOp>(const KernelVariant &, const Twine &)> emit) {
+  if (!isDeviceSchedule(kernel.getScheduleAttr()))
+    return kernel.emitError("a kernel of a device needs a schedule for blocks of threads");
+  KernelVariants variants = cast<DeviceKind>(kernel.getKind()).variants(kernel, shapes);
+  if (failed(variants))
+    return failure();
+  SymExpr tasks = kernel.getTasksAttr() ? kernel.getTasksAttr().getValue() : SymExpr(0);
+  SmallVector<Attribute> others;
+  FailureOr<DeviceKernelOp> stub = failure();
+  for (const KernelVariant &variant : *variants) {
+    bool isLast = &variant == &variants->back();
+    std::string name = kernel.getSymName().str();
+    if (!isLast)
+      name += suffixOf(variant.schedule);
+    kernel.setScheduleAttr(variant.schedule);
+    kernel.setTasksAttr(ExprAttr::get(b.getContext(), variant.tasks.value_or(tasks)));
+    stub = emit(variant, name);
+    if (failed(stub))
       return failure();
-    SymExpr tasks = kernel.getTasksAttr() ? kernel.getTasksAttr().getValue() : SymExpr(0);
-    SmallVector<Attribute> others;
-    FailureOr<DeviceKernelOp> stub = failure();
-    for (const KernelVariant &variant : *variants) {
-      bool isLast = &variant == &variants->back();
-      std::string name = kernel.getSymName().str();
-      if (!isLast)
-        name += suffixOf(variant.schedule);
-      kernel.setScheduleAttr(variant.schedule);
-      kernel.setTasksAttr(ExprAttr::get(b.getContext(), variant.tasks.value_or(tasks)));
-      stub = emit(variant, name);
-      if (failed(stub))
-        return failure();
-      if (isLast && !others.empty())
-        (*stub)->setAttr(kKernelVariantsAttr, b.getArrayAttr(others));
-      others.push_back(
-          VariantAttrs{FlatSymbolRefAttr::get(stub->getSymNameAttr()), variant.when}.toAttr(b.getContext()));
-    }
-    return stub;
+    if (isLast && !others.empty())
+      (*stub)->setAttr(kKernelVariantsAttr, b.getArrayAttr(others));
+    others.push_back(VariantAttrs{FlatSymbolRefAttr::get(stub->getSymNameAttr()), variant.when}.toAttr(b.getContext()));
   }
+  return stub;
+}
 
-  /// A row or column kernel, and the kernels that do the same in parts.
-  FailureOr<DeviceKernelOp> addReduction(KernelFuncOp kernel) {
-    bool isRow = kernel.getKind() == KernelKind::Row;
-    FailureOr<ReductionPlan> plan = ReductionPlan::get(kernel, kernel.getBody().front(), shapes);
-    if (failed(plan))
-      return failure();
-    auto emit = isRow ? emitDeviceRow : emitDeviceColumn;
-    FailureOr<DeviceKernelOp> whole; // one kernel combines the parts of all schedules
-    return addSchedules(kernel, [&](const KernelVariant &variant, const Twine &name) -> FailureOr<DeviceKernelOp> {
-      auto row = dyn_cast<DeviceRowScheduleAttr>(variant.schedule);
-      auto column = dyn_cast<DeviceColumnScheduleAttr>(variant.schedule);
-      int64_t vector = row ? row.getVector() : column.getVector(), part = row ? row.getPart() : column.getPart();
-      auto setTasks = [&](const SymExpr &tasks) { kernel.setTasksAttr(ExprAttr::get(b.getContext(), tasks)); };
-      auto emitter = [&](bool inParts) {
-        return [&, inParts](DeviceKernel &k) {
-          if (vector)
-            k.assumeMultiples(variant.multiples, vector);
-          return emit(k, inParts);
-        };
+FailureOr<DeviceKernelOp> DeviceEmission::addReduction(KernelFuncOp kernel) {
+  bool isRow = isa<RowKindAttr>(kernel.getKind());
+  FailureOr<ReductionPlan> plan = ReductionPlan::get(kernel, kernel.getBody().front(), shapes);
+  if (failed(plan))
+    return failure();
+  auto emit = isRow ? emitDeviceRow : emitDeviceColumn;
+  FailureOr<DeviceKernelOp> whole; // one kernel combines the parts of all schedules
+  return addSchedules(kernel, [&](const KernelVariant &variant, const Twine &name) -> FailureOr<DeviceKernelOp> {
+    auto row = dyn_cast<DeviceRowScheduleAttr>(variant.schedule);
+    auto column = dyn_cast<DeviceColumnScheduleAttr>(variant.schedule);
+    int64_t vector = row ? row.getVector() : column.getVector(), part = row ? row.getPart() : column.getPart();
+    auto setTasks = [&](const SymExpr &tasks) { kernel.setTasksAttr(ExprAttr::get(b.getContext(), tasks)); };
+    auto emitter = [&](bool inParts) {
+      return [&, inParts](DeviceKernel &k) {
+        if (vector)
+          k.assumeMultiples(variant.multiples, vector);
+        return emit(k, inParts);
       };
-      if (isRow)
-        setTasks(shapes.simplify(rowBlocks(*plan, row, warp)));
-      if (!part)
-        return add(kernel, name, emitter(false));
-      if (!plan->isSplittable())
-        return kernel.emitError("has a schedule with parts, but cannot be split");
-      // The memory of the parts' values, and how many parts there are.
-      Type extra[] = {LLVM::LLVMPointerType::get(b.getContext(), 1), b.getI64Type()};
-      static_assert(std::size(extra) == DISC_RT_SPLIT_ARGS);
-      auto all = add(kernel, name, emitter(false), extra);
-      // The runtime computes the number of blocks, so nothing may be derived from the kernel's own number.
-      setTasks(SymExpr(0));
-      auto parts = add(kernel, name + "_part", emitter(true), extra);
-      SymExpr points = plan->size(plan->parallel);
-      setTasks(SymExpr::ceilDiv(points, SymExpr(wholesOfBlock(kernel, warp))));
-      if (failed(whole))
-        whole = add(kernel, kernel.getSymName() + "_whole", emitDeviceWhole, extra);
-      if (failed(all) || failed(parts) || failed(whole))
-        return failure();
-      int64_t values = 0;
-      for (const PlannedReduction &reduction : plan->reductions)
-        values += reduction.combiners.size();
-      SplitAttrs attrs{FlatSymbolRefAttr::get(parts->getSymNameAttr()), FlatSymbolRefAttr::get(whole->getSymNameAttr()),
-                       shapes.simplify(SymExpr::ceilDiv(plan->size(plan->reduced), SymExpr(part))),
-                       shapes.simplify(points * SymExpr(values))};
-      (*all)->setAttr(kKernelSplitAttr, attrs.toAttr(b.getContext()));
-      return all;
-    });
-  }
-
-  FailureOr<DeviceKernelOp> addLoop(KernelFuncOp kernel) {
-    if (auto loop = dyn_cast_if_present<DeviceLoopScheduleAttr>(kernel.getScheduleAttr()); loop && loop.getPoints()) {
-      KernelAccess access = loopAccess(kernel, shapes);
-      SmallVector<SymExpr> domain = shapes.dims(kernel.getYield().getValues().front());
-      // One block for each tile.
-      if (tiledRun(kernel, access, access.mergedRuns(0, domain.size())))
-        kernel.setTasksAttr(ExprAttr::get(b.getContext(), SymExpr::ceilDiv(SymExpr::product(domain), SymExpr(1024))));
-    }
-    return addSchedules(kernel, [&](const KernelVariant &variant, const Twine &name) {
-      return add(kernel, name, [&](DeviceKernel &k) {
-        if (auto loop = dyn_cast<DeviceLoopScheduleAttr>(variant.schedule))
-          k.assumeMultiples(variant.multiples, loop.getVector());
-        return emitDeviceLoop(k);
-      });
-    });
-  }
-
-  /// An attention in its schedules, and the kernel that combines parts of the keys; without parts it has no blocks.
-  FailureOr<DeviceKernelOp> addAttention(KernelFuncOp kernel) {
-    bool isBinary = isMatrixSchedule(kernel.getScheduleAttr());
-    std::optional<SymExpr> parts;
-    SymExpr when;
-    FailureOr<DeviceKernelOp> stub = addSchedules(kernel, [&](const KernelVariant &variant, const Twine &name) {
-      if (ExprAttr count = cast<DeviceAttentionScheduleAttr>(variant.schedule).getParts())
-        parts = count.getValue(), when = variant.when;
-      return add(kernel, name, emitKernel);
-    });
-    if (failed(stub) || !parts)
-      return stub;
-    AttentionOp op = *kernel.getBody().getOps<AttentionOp>().begin();
-    constexpr int64_t threads = 128;
-    kernel.setScheduleAttr(DeviceAttentionScheduleAttr::get(b.getContext(), threads, /*queries=*/threads / 32,
-                                                            /*keys=*/1, /*warp_rows=*/0, {}, /*shared=*/0));
-    SymExpr isDivided = SymExpr::min(SymExpr::max(when, SymExpr(0)), SymExpr(1));
-    SymExpr blocks = SymExpr::ceilDiv(SymExpr::product(shapes.dims(op.getResult())), SymExpr(threads));
-    kernel.setTasksAttr(ExprAttr::get(b.getContext(), shapes.simplify(isDivided * blocks)));
-    auto whole = add(kernel, kernel.getSymName() + "_whole",
-                     [&](DeviceKernel &k) { return emitAttentionWhole(k, op, *parts, isBinary); });
+    };
+    if (isRow)
+      setTasks(shapes.simplify(rowBlocks(*plan, row, warp)));
+    if (!part)
+      return add(kernel, name, emitter(false));
+    if (!plan->isSplittable())
+      return kernel.emitError("has a schedule with parts, but cannot be split");
+    // The memory of the parts' values, and how many parts there are.
+    Type extra[] = {LLVM::LLVMPointerType::get(b.getContext(), 1), b.getI64Type()};
+    static_assert(std::size(extra) == DISC_RT_SPLIT_ARGS);
+    auto all = add(kernel, name, emitter(false), extra);
+    // The runtime computes the number of blocks, so nothing may be derived from the kernel's own number.
+    setTasks(SymExpr(0));
+    auto parts = add(kernel, name + "_part", emitter(true), extra);
+    SymExpr points = plan->size(plan->parallel);
+    setTasks(SymExpr::ceilDiv(points, SymExpr(wholesOfBlock(kernel, warp))));
     if (failed(whole))
+      whole = add(kernel, kernel.getSymName() + "_whole", emitDeviceWhole, extra);
+    if (failed(all) || failed(parts) || failed(whole))
       return failure();
-    (*stub)->setAttr(kKernelNextAttr, FlatSymbolRefAttr::get(whole->getSymNameAttr()));
+    int64_t values = 0;
+    for (const PlannedReduction &reduction : plan->reductions)
+      values += reduction.combiners.size();
+    SplitAttrs attrs{FlatSymbolRefAttr::get(parts->getSymNameAttr()), FlatSymbolRefAttr::get(whole->getSymNameAttr()),
+                     shapes.simplify(SymExpr::ceilDiv(plan->size(plan->reduced), SymExpr(part))),
+                     shapes.simplify(points * SymExpr(values))};
+    (*all)->setAttr(kKernelSplitAttr, attrs.toAttr(b.getContext()));
+    return all;
+  });
+}
+
+FailureOr<DeviceKernelOp> DeviceEmission::addLoop(KernelFuncOp kernel) {
+  if (auto loop = dyn_cast_if_present<DeviceLoopScheduleAttr>(kernel.getScheduleAttr()); loop && loop.getPoints()) {
+    KernelAccess access = loopAccess(kernel, shapes);
+    SmallVector<SymExpr> domain = shapes.dims(kernel.getYield().getValues().front());
+    // One block for each tile.
+    if (tiledRun(kernel, access, access.mergedRuns(0, domain.size())))
+      kernel.setTasksAttr(ExprAttr::get(b.getContext(), SymExpr::ceilDiv(SymExpr::product(domain), SymExpr(1024))));
+  }
+  return addSchedules(kernel, [&](const KernelVariant &variant, const Twine &name) {
+    return add(kernel, name, [&](DeviceKernel &k) {
+      if (auto loop = dyn_cast<DeviceLoopScheduleAttr>(variant.schedule))
+        k.assumeMultiples(variant.multiples, loop.getVector());
+      return emitDeviceLoop(k);
+    });
+  });
+}
+
+FailureOr<DeviceKernelOp> DeviceEmission::addAttention(KernelFuncOp kernel) {
+  bool isBinary = isMatrixSchedule(kernel.getScheduleAttr());
+  std::optional<SymExpr> parts;
+  SymExpr when;
+  FailureOr<DeviceKernelOp> stub = addSchedules(kernel, [&](const KernelVariant &variant, const Twine &name) {
+    if (ExprAttr count = cast<DeviceAttentionScheduleAttr>(variant.schedule).getParts())
+      parts = count.getValue(), when = variant.when;
+    return add(kernel, name, emitDeviceAttention);
+  });
+  if (failed(stub) || !parts)
     return stub;
-  }
+  AttentionOp op = *kernel.getBody().getOps<AttentionOp>().begin();
+  constexpr int64_t threads = 128;
+  kernel.setScheduleAttr(DeviceAttentionScheduleAttr::get(b.getContext(), threads, /*queries=*/threads / 32,
+                                                          /*keys=*/1, /*warp_rows=*/0, {}, /*shared=*/0));
+  SymExpr isDivided = SymExpr::min(SymExpr::max(when, SymExpr(0)), SymExpr(1));
+  SymExpr blocks = SymExpr::ceilDiv(SymExpr::product(shapes.dims(op.getResult())), SymExpr(threads));
+  kernel.setTasksAttr(ExprAttr::get(b.getContext(), shapes.simplify(isDivided * blocks)));
+  auto whole = add(kernel, kernel.getSymName() + "_whole",
+                   [&](DeviceKernel &k) { return emitAttentionWhole(k, op, *parts, isBinary); });
+  if (failed(whole))
+    return failure();
+  (*stub)->setAttr(kKernelNextAttr, FlatSymbolRefAttr::get(whole->getSymNameAttr()));
+  return stub;
+}
 
-  /// The kernel that decodes a product's weights, if there is memory for them; it has no blocks where that is empty.
-  LogicalResult addDecoding(KernelFuncOp kernel, DeviceKernelOp stub) {
-    std::optional<unsigned> memory = memoryResult(kernel);
-    if (!memory)
-      return success();
-    constexpr int64_t threads = 256;
-    kernel.setScheduleAttr(DevicePieceScheduleAttr::get(b.getContext(), threads));
-    SymExpr isThere = SymExpr::min(shapes.dims(kernel.getYield().getValues()[*memory])[0], SymExpr(1));
-    SymExpr blocks = shapes.simplify(isThere * decodingBlocks(kernel, threads, shapes));
-    kernel.setTasksAttr(ExprAttr::get(b.getContext(), blocks));
-    auto decoding = add(kernel, kernel.getSymName() + "_decode", emitDeviceDecoding);
-    if (failed(decoding))
+LogicalResult DeviceEmission::addDecoding(KernelFuncOp kernel, DeviceKernelOp stub) {
+  std::optional<unsigned> memory = memoryResult(kernel);
+  if (!memory)
+    return success();
+  constexpr int64_t threads = 256;
+  kernel.setScheduleAttr(DevicePieceScheduleAttr::get(b.getContext(), threads));
+  SymExpr isThere = SymExpr::min(shapes.dims(kernel.getYield().getValues()[*memory])[0], SymExpr(1));
+  SymExpr blocks = shapes.simplify(isThere * decodingBlocks(kernel, threads, shapes));
+  kernel.setTasksAttr(ExprAttr::get(b.getContext(), blocks));
+  auto decoding = add(kernel, kernel.getSymName() + "_decode", emitDeviceDecoding);
+  if (failed(decoding))
+    return failure();
+  stub->setAttr(kKernelBeforeAttr, FlatSymbolRefAttr::get(decoding->getSymNameAttr()));
+  return success();
+}
+
+LogicalResult DeviceEmission::addLibrary(KernelFuncOp kernel, DeviceKernelOp stub) {
+  std::optional<LibraryProduct> product = libraryProduct(kernel, shapes);
+  if (!product)
+    return success();
+  if (!product->isWhole) {
+    constexpr int64_t threads = 256, width = 4;
+    kernel.setScheduleAttr(DeviceLoopScheduleAttr::get(b.getContext(), threads, width, /*points=*/0));
+    SymExpr total = SymExpr::product(shapes.dims(product->origin));
+    kernel.setTasksAttr(ExprAttr::get(b.getContext(), SymExpr::ceilDiv(total, SymExpr(threads * width))));
+    FailureOr<DeviceKernelOp> rest = add(kernel, kernel.getSymName() + "_epilogue",
+                                         [&](DeviceKernel &k) { return emitDeviceEpilogue(k, *product); });
+    if (failed(rest))
       return failure();
-    stub->setAttr(kKernelBeforeAttr, FlatSymbolRefAttr::get(decoding->getSymNameAttr()));
+    product->attrs.epilogue = FlatSymbolRefAttr::get(rest->getSymNameAttr());
+  }
+  stub->setAttr(kKernelLibraryAttr, product->attrs.toAttr(b.getContext()));
+  return success();
+}
+
+namespace {
+/// A function of the runtime, which the device may have kernels for.
+struct CallEmission : DeviceKind::ExternalModel<CallEmission, CallKindAttr> {
+  LogicalResult emit(Attribute, DeviceEmission &emission, KernelFuncOp kernel) const {
+    auto call = kernel.getYield().getValues().front().getDefiningOp<CallFunctionOp>();
+    if (call && call.getOnDevice())
+      return emission.addCall(kernel, call);
+    leaveOnHost(kernel, emission.shapes);
     return success();
   }
+};
 
-  /// Adds what a library needs to compute the kernel's product.
-  LogicalResult addLibrary(KernelFuncOp kernel, DeviceKernelOp stub) {
-    std::optional<LibraryProduct> product = libraryProduct(kernel, shapes);
-    if (!product)
-      return success();
-    if (!product->isWhole) {
-      constexpr int64_t threads = 256, width = 4;
-      kernel.setScheduleAttr(DeviceLoopScheduleAttr::get(b.getContext(), threads, width, /*points=*/0));
-      SymExpr total = SymExpr::product(shapes.dims(product->origin));
-      kernel.setTasksAttr(ExprAttr::get(b.getContext(), SymExpr::ceilDiv(total, SymExpr(threads * width))));
-      FailureOr<DeviceKernelOp> rest = add(kernel, kernel.getSymName() + "_epilogue",
-                                           [&](DeviceKernel &k) { return emitDeviceEpilogue(k, *product); });
-      if (failed(rest))
-        return failure();
-      product->attrs.epilogue = FlatSymbolRefAttr::get(rest->getSymNameAttr());
-    }
-    stub->setAttr(kKernelLibraryAttr, product->attrs.toAttr(b.getContext()));
-    return success();
+struct LoopEmission : DeviceKind::ExternalModel<LoopEmission, LoopKindAttr> {
+  LogicalResult emit(Attribute, DeviceEmission &emission, KernelFuncOp kernel) const {
+    return success(succeeded(emission.addLoop(kernel)));
+  }
+  KernelVariants variants(Attribute, KernelFuncOp kernel, ShapeAnalysis &shapes) const {
+    return loopVariants(kernel, shapes);
+  }
+};
+
+template <typename Kind, auto schedules>
+struct ReductionEmission : DeviceKind::ExternalModel<ReductionEmission<Kind, schedules>, Kind> {
+  LogicalResult emit(Attribute, DeviceEmission &emission, KernelFuncOp kernel) const {
+    return success(succeeded(emission.addReduction(kernel)));
+  }
+  KernelVariants variants(Attribute, KernelFuncOp kernel, ShapeAnalysis &shapes) const {
+    return schedules(kernel, shapes);
+  }
+};
+
+struct ContractionEmission : DeviceKind::ExternalModel<ContractionEmission, ContractionKindAttr> {
+  LogicalResult emit(Attribute, DeviceEmission &emission, KernelFuncOp kernel) const {
+    auto stub = emission.addSchedules(kernel, [&](const KernelVariant &, const Twine &name) {
+      return emission.add(kernel, name, emitDeviceContraction);
+    });
+    if (failed(stub) || failed(emission.addLibrary(kernel, *stub)))
+      return failure();
+    return emission.addDecoding(kernel, *stub);
+  }
+};
+
+struct ConvolutionEmission : DeviceKind::ExternalModel<ConvolutionEmission, ConvolutionKindAttr> {
+  LogicalResult emit(Attribute, DeviceEmission &emission, KernelFuncOp kernel) const {
+    auto stub = emission.addSchedules(kernel, [&](const KernelVariant &, const Twine &name) {
+      return emission.add(kernel, name, emitDeviceConvolution);
+    });
+    return success(succeeded(stub));
+  }
+};
+
+struct AttentionEmission : DeviceKind::ExternalModel<AttentionEmission, AttentionKindAttr> {
+  LogicalResult emit(Attribute, DeviceEmission &emission, KernelFuncOp kernel) const {
+    return success(succeeded(emission.addAttention(kernel)));
   }
 };
 
@@ -431,36 +455,31 @@ struct GpuEmitKernels : disc::impl::GpuEmitKernelsBase<GpuEmitKernels> {
     b.setInsertionPointToEnd(module.getBody());
     auto device = gpu::GPUModuleOp::create(b, module.getLoc(), "kernels");
     // Chips with NVIDIA's matrix unit also have its other operations. In images for chips without one it is removed.
-    Emission emission{b, device, shapes, warp, hasMatrixUnit, constantOperands(module)};
+    DeviceEmission emission{b, device, shapes, warp, hasMatrixUnit, constantOperands(module)};
     for (KernelFuncOp kernel : kernels) {
-      if (kernel.getKind() == KernelKind::Call) {
-        auto call = kernel.getYield().getValues().front().getDefiningOp<CallFunctionOp>();
-        if (!call || !call.getOnDevice())
-          leaveOnHost(kernel, shapes);
-        else if (failed(emission.addCall(kernel, call)))
-          return signalPassFailure();
-        continue;
-      }
-      bool isLoop = kernel.getKind() == KernelKind::Loop;
-      if (isLoop || kernel.getKind() == KernelKind::Row || kernel.getKind() == KernelKind::Column) {
-        if (failed(isLoop ? emission.addLoop(kernel) : emission.addReduction(kernel)))
-          return signalPassFailure();
-        kernel.erase();
-        continue;
-      }
-      FailureOr<DeviceKernelOp> stub =
-          kernel.getKind() == KernelKind::Attention
-              ? emission.addAttention(kernel)
-              : emission.addSchedules(kernel, [&](const KernelVariant &, const Twine &name) {
-                  return emission.add(kernel, name, emitKernel);
-                });
-      if (failed(stub))
+      auto kind = dyn_cast<DeviceKind>(kernel.getKind());
+      if (!kind) {
+        kernel.emitError() << kernel.getKind().getWord() << " kernels do not run on devices";
         return signalPassFailure();
-      if (kernel.getKind() == KernelKind::Contraction)
-        if (failed(emission.addLibrary(kernel, *stub)) || failed(emission.addDecoding(kernel, *stub)))
-          return signalPassFailure();
-      kernel.erase();
+      }
+      if (failed(kind.emit(emission, kernel)))
+        return signalPassFailure();
+      // What stays on the host stays a kernel.
+      if (!kernel->hasAttr(kKernelBuffersAttr))
+        kernel.erase();
     }
   }
 };
 } // namespace
+
+void disc::registerDeviceKinds(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *context, PlanDialect *) {
+    LoopKindAttr::attachInterface<LoopEmission>(*context);
+    RowKindAttr::attachInterface<ReductionEmission<RowKindAttr, rowVariants>>(*context);
+    ColumnKindAttr::attachInterface<ReductionEmission<ColumnKindAttr, columnVariants>>(*context);
+    ContractionKindAttr::attachInterface<ContractionEmission>(*context);
+    ConvolutionKindAttr::attachInterface<ConvolutionEmission>(*context);
+    AttentionKindAttr::attachInterface<AttentionEmission>(*context);
+    CallKindAttr::attachInterface<CallEmission>(*context);
+  });
+}

@@ -85,7 +85,7 @@ SmallVector<SymExpr> disc::concatenatedExtents(KernelFuncOp kernel, ShapeAnalysi
 }
 
 /// A loop whose rows may or may not end with a vector: twice in the schedule that it has.
-static SmallVector<KernelVariant> loopVariants(KernelFuncOp kernel, ShapeAnalysis &shapes) {
+KernelVariants disc::loopVariants(KernelFuncOp kernel, ShapeAnalysis &shapes) {
   ScheduleAttrInterface schedule = kernel.getScheduleAttr();
   SmallVector<KernelVariant> variants{{schedule, SymExpr(1), {}, {}}};
   auto loop = dyn_cast<DeviceLoopScheduleAttr>(schedule);
@@ -104,12 +104,12 @@ static SmallVector<KernelVariant> loopVariants(KernelFuncOp kernel, ShapeAnalysi
   conditions.multiples(multiples, width);
   KernelVariant vectors{schedule, conditions.take(), multiples, {}};
   if (vectors.when.isConstant(1))
-    return {vectors};
+    return SmallVector<KernelVariant>{vectors};
   variants.insert(variants.begin(), vectors);
   return variants;
 }
 
-static FailureOr<SmallVector<KernelVariant>> rowVariants(KernelFuncOp kernel, ShapeAnalysis &shapes) {
+KernelVariants disc::rowVariants(KernelFuncOp kernel, ShapeAnalysis &shapes) {
   SmallVector<KernelVariant> variants;
   SmallVector<VariantAttr> list = variantsOf(kernel);
   if (!list.empty()) {
@@ -150,7 +150,7 @@ static FailureOr<SmallVector<KernelVariant>> rowVariants(KernelFuncOp kernel, Sh
 }
 
 /// Vectors must not cross the ends of rows of columns.
-static FailureOr<SmallVector<KernelVariant>> columnVariants(KernelFuncOp kernel, ShapeAnalysis &shapes) {
+KernelVariants disc::columnVariants(KernelFuncOp kernel, ShapeAnalysis &shapes) {
   SmallVector<KernelVariant> variants;
   SmallVector<VariantAttr> list = variantsOf(kernel);
   FailureOr<ReductionPlan> plan = ReductionPlan::get(kernel, kernel.getBody().front(), shapes);
@@ -187,22 +187,10 @@ static FailureOr<SmallVector<KernelVariant>> columnVariants(KernelFuncOp kernel,
 }
 
 /// Each with a condition and tasks of its own.
-static SmallVector<KernelVariant> variantsWithTasks(KernelFuncOp kernel) {
+KernelVariants disc::variantsWithTasks(KernelFuncOp kernel) {
   SmallVector<KernelVariant> variants;
   for (VariantAttr own : variantsOf(kernel))
     variants.push_back({own.getSchedule(), own.getWhen().getValue(), {}, own.getTasks().getValue()});
   variants.push_back({kernel.getScheduleAttr(), SymExpr(1), {}, {}});
   return variants;
-}
-
-FailureOr<SmallVector<KernelVariant>> disc::kernelVariants(KernelFuncOp kernel, ShapeAnalysis &shapes) {
-  if (kernel.getKind() == KernelKind::Row)
-    return rowVariants(kernel, shapes);
-  if (kernel.getKind() == KernelKind::Column)
-    return columnVariants(kernel, shapes);
-  if (kernel.getKind() == KernelKind::Loop)
-    return loopVariants(kernel, shapes);
-  if (isMatrixSchedule(kernel.getScheduleAttr()) || kernel.getKind() == KernelKind::Attention)
-    return variantsWithTasks(kernel);
-  return SmallVector<KernelVariant>{{kernel.getScheduleAttr(), SymExpr(1), {}, {}}};
 }

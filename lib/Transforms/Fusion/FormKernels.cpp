@@ -58,7 +58,7 @@ static std::string kernelName(ArrayRef<Operation *> ops, KernelKind kind) {
       parts.push_back(part);
   }
   if (parts.empty())
-    return stringifyKernelKind(kind).str();
+    return kind.getWord().str();
   if (parts.size() > 4)
     parts = {parts[0], parts[1], "etc", parts.back()};
   return llvm::join(parts, "_");
@@ -176,8 +176,9 @@ struct FormKernels : disc::impl::FormKernelsBase<FormKernels> {
     for (Value v : outputs)
       types.push_back(v.getType());
     std::string reason = llvm::join(group.reasons, "; with ");
-    auto kernel = KernelOp::create(b, loc, types, inputs.getArrayRef(), group.kind,
-                                   b.getStringAttr(kernelName(members, group.kind)), b.getStringAttr(reason));
+    auto kernel =
+        KernelOp::create(b, loc, types, inputs.getArrayRef(), cast<KernelKind>(group.kind),
+                         b.getStringAttr(kernelName(members, cast<KernelKind>(group.kind))), b.getStringAttr(reason));
     Block *body = &kernel.getBody().emplaceBlock();
     IRMapping map;
     for (Value v : inputs)

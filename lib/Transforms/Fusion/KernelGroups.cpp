@@ -68,6 +68,12 @@ bool mlir::disc::isContraction(linalg::GenericOp op, ShapeAnalysis &shapes) {
   });
 }
 
+SmallVector<utils::IteratorType> mlir::disc::movingLoops(linalg::GenericOp op, ShapeAnalysis &shapes) {
+  return llvm::map_to_vector(loopsOf(op, shapes).reduced, [](bool isReduced) {
+    return isReduced ? utils::IteratorType::reduction : utils::IteratorType::parallel;
+  });
+}
+
 bool mlir::disc::isCloned(Operation *op) {
   if (isa<DimOp, tensor::EmptyOp, linalg::FillOp>(op))
     return true;
@@ -116,37 +122,41 @@ KernelGroups::KernelGroups(Block &block, ShapeAnalysis &shapes, bool manyProduct
   auto module = block.getParentOp()->getParentOfType<ModuleOp>();
   auto target = module->getAttrOfType<DictionaryAttr>("disc_plan.target");
   onDevice = target && target.contains("device");
+  for (KernelKind kind : module.getContext()->getLoadedDialect<PlanDialect>()->getKinds())
+    if (auto fused = dyn_cast<FusedKind>(kind))
+      kinds.push_back(fused);
   for (Operation &op : block)
-    if (isa<linalg::GenericOp, AttentionOp, ConvolutionOp, ConcatOp, RunningSumOp, PackOp, CallFunctionOp>(op))
-      seed(&op);
+    seed(&op);
+}
+
+FusedKind KernelGroups::kindOf(Operation *op) {
+  if (op->getNumResults() == 0 || !isKernelBodyOp(op))
+    return {};
+  for (FusedKind kind : llvm::reverse(kinds))
+    if (kind.begins(op, shapes))
+      return kind;
+  return {};
 }
 
 void KernelGroups::seed(Operation *op) {
+  FusedKind kind = kindOf(op);
+  if (!kind)
+    return;
   auto group = std::make_unique<KernelGroup>();
+  group->kind = kind;
   group->ops.insert(op);
   if (auto generic = dyn_cast<linalg::GenericOp>(op)) {
     Loops loops = loopsOf(generic, shapes);
     group->domain = loops.extents;
     group->reduced = loops.reduced;
-    if (isContraction(generic, shapes))
-      group->kind = KernelKind::Contraction;
-    else if (generic.getNumReductionLoops() == 0)
-      group->kind = KernelKind::Loop;
-    else
-      group->kind = loops.reduced.back() ? KernelKind::Row : KernelKind::Column;
   } else if (isa<ConvolutionOp, ConcatOp>(op)) {
     for (const SymExpr &extent : shapes.dims(op->getResult(0)))
       if (!extent.isConstant(1))
         group->domain.push_back(extent);
     group->reduced.assign(group->domain.size(), false);
-    group->kind = isa<ConcatOp>(op) ? KernelKind::Loop : KernelKind::Convolution;
   } else {
     group->domain = shapes.dims(op->getResult(0));
     group->reduced.assign(group->domain.size(), false);
-    group->kind = isa<AttentionOp>(op)      ? KernelKind::Attention
-                  : isa<PackOp>(op)         ? KernelKind::Pack
-                  : isa<CallFunctionOp>(op) ? KernelKind::Call
-                                            : KernelKind::Loop;
   }
   if (auto call = dyn_cast<CallFunctionOp>(op))
     group->reasons.push_back("calls " + call.getFunction().str());
@@ -209,6 +219,7 @@ bool KernelGroups::widensInput(ConvolutionOp op, Value operand) const {
 }
 
 bool KernelGroups::isConsistent(const KernelGroup &merged) const {
+  const FusionTraits traits = merged.kind.getTraits();
   SmallVector<SymExpr> parallel;
   SmallVector<int> parallelAt, fullAt;
   for (auto [i, e] : llvm::enumerate(merged.domain)) {
@@ -249,7 +260,7 @@ bool KernelGroups::isConsistent(const KernelGroup &merged) const {
         if (!extent.isConstant(1))
           extents.push_back(extent);
       }
-      if (merged.kind != KernelKind::Loop || !sameExtents(extents, merged.domain, shapes) ||
+      if (!traits.isPointwise || !sameExtents(extents, merged.domain, shapes) ||
           llvm::any_of(op->getOperands(), [&](Value part) {
             Operation *producer = part.getDefiningOp();
             return producer && merged.ops.contains(producer) && roles.lookup(producer) != Role::Free;
@@ -274,7 +285,7 @@ bool KernelGroups::isConsistent(const KernelGroup &merged) const {
         return false;
       firstReduction = generic;
       role = Role::Reduction;
-    } else if (sameExtents(loops.extents, merged.domain, shapes) && merged.kind != KernelKind::Contraction) {
+    } else if (sameExtents(loops.extents, merged.domain, shapes) && !(reduces && traits.hasEpilogue)) {
       role = Role::Full;
     } else if (sameExtents(loops.extents, parallel, shapes)) {
       role = reduces ? Role::Part : Role::Full;
@@ -289,17 +300,17 @@ bool KernelGroups::isConsistent(const KernelGroup &merged) const {
     for (int p : loops.position)
       at.push_back(p < 0 || role == Role::Free ? -1 : full ? fullAt[p] : parallelAt[p]);
 
-    if (reduces && escapes && role == Role::Full && merged.kind != KernelKind::Row)
+    if (reduces && escapes && role == Role::Full && !traits.storesFull)
       return false;
     // Rows and columns are stored in the order in which they are computed.
-    if (escapes && (merged.kind == KernelKind::Row || merged.kind == KernelKind::Column))
+    if (escapes && traits.storesInOrder)
       for (OpResult result : op->getResults()) {
         SmallVector<int> stored = coordinates(generic.getIndexingMapMatchingResult(result), at);
         llvm::erase(stored, -1);
         if (!llvm::is_sorted(stored))
           return false;
       }
-    if (merged.kind == KernelKind::Contraction && isReduction && !isContraction(generic, shapes))
+    if (traits.hasEpilogue && isReduction && !isContraction(generic, shapes))
       return false;
 
     // Values from inside the group must be read at the point where they were computed.
@@ -312,13 +323,11 @@ bool KernelGroups::isConsistent(const KernelGroup &merged) const {
         if (role == Role::Free)
           return false;
         // A column's pass over its rows happens once: nothing at full points can wait for it.
-        if (merged.kind == KernelKind::Column && role != Role::Part)
-          return false;
-        if (merged.kind == KernelKind::Contraction && isReduction)
+        if (traits.isOnePass && role != Role::Part)
           return false;
         afterReduction.insert(op);
       }
-      if (merged.kind == KernelKind::Contraction && isReduction)
+      if (traits.hasEpilogue && isReduction)
         return false;
       if (role == Role::Free && from != Role::Free)
         return false;
@@ -333,7 +342,7 @@ bool KernelGroups::isConsistent(const KernelGroup &merged) const {
       bool aligned = writes == reads && !llvm::is_contained(reads, -2);
       // Pure recomputation may read anywhere; that of something stored or reduced may not. Parts of a concatenation
       // that is read across are better stored along their lines first.
-      bool recomputed = merged.kind == KernelKind::Loop && !llvm::is_contained(reads, -2) && !isa<ConcatOp>(producer);
+      bool recomputed = traits.isPointwise && !llvm::is_contained(reads, -2) && !isa<ConcatOp>(producer);
       if (!aligned && !recomputed)
         return false;
     }
@@ -384,38 +393,29 @@ bool KernelGroups::isForLoad(const KernelGroup &group) {
 }
 
 bool KernelGroups::tryMerge(KernelGroup &producer, KernelGroup &consumer) {
-  auto isReducing = [](const KernelGroup &g) { return g.kind == KernelKind::Row || g.kind == KernelKind::Column; };
+  bool isLoop = producer.kind.getTraits().isPointwise;
+  const KernelGroup &anchor = isLoop ? consumer : producer;
+  if (!anchor.kind.absorbs(cast<KernelKind>(isLoop ? producer.kind : consumer.kind)))
+    return false;
   // Only groups made of linalg.generic grow, and loops of concatenations where those are read at points.
-  bool loops = producer.kind == KernelKind::Loop && consumer.kind == KernelKind::Loop;
+  bool loops = isLoop && consumer.kind.getTraits().isPointwise;
   for (KernelGroup *g : {&producer, &consumer})
-    if (g->kind == KernelKind::Attention || g->kind == KernelKind::Pack || g->kind == KernelKind::Call ||
-        isa<RunningSumOp>(g->ops.front()) || (!(fuseConcats && loops) && llvm::any_of(g->ops, llvm::IsaPred<ConcatOp>)))
+    if (isa<RunningSumOp>(g->ops.front()) || (!(fuseConcats && loops) && llvm::any_of(g->ops, llvm::IsaPred<ConcatOp>)))
       return false;
-  if (consumer.kind == KernelKind::Contraction && producer.kind != KernelKind::Loop &&
-      producer.kind != KernelKind::Contraction)
-    return false;
   // Two products of one left operand, where the epilogue of one reads the other: both sums are there when it runs.
-  bool products = producer.kind == KernelKind::Contraction && consumer.kind == KernelKind::Contraction;
+  bool products = producer.kind.getTraits().hasEpilogue && consumer.kind.getTraits().hasEpilogue;
   if (products && !(manyProducts && shareLeftOperand(producer, consumer, shapes)))
-    return false;
-  if (producer.kind == KernelKind::Contraction && consumer.kind != KernelKind::Loop && !products)
-    return false;
-  if ((producer.kind == KernelKind::Convolution && consumer.kind != KernelKind::Loop) ||
-      (consumer.kind == KernelKind::Convolution && producer.kind != KernelKind::Loop))
-    return false;
-  if (isReducing(producer) && isReducing(consumer) && producer.kind != consumer.kind)
     return false;
   if (isForLoad(producer) && !llvm::all_of(consumer.ops, [&](Operation *op) { return known.contains(op); }))
     return false;
 
   KernelGroup merged;
-  const KernelGroup &anchor = producer.kind == KernelKind::Loop ? consumer : producer;
   merged.kind = anchor.kind;
   merged.domain = anchor.domain;
   merged.reduced = anchor.reduced;
   merged.ops = producer.ops;
   merged.ops.insert(consumer.ops.begin(), consumer.ops.end());
-  if (merged.kind == KernelKind::Loop) {
+  if (loops) {
     // The consumer's points; a producer with others is recomputed there, so must be cheap and used nowhere else.
     merged.domain = consumer.domain;
     merged.reduced = consumer.reduced;
@@ -423,7 +423,7 @@ bool KernelGroups::tryMerge(KernelGroup &producer, KernelGroup &consumer) {
   if (!isConsistent(merged) || makesCycle(merged.ops))
     return false;
   // In a loop the escaping values are stored at the point they are computed.
-  if (merged.kind == KernelKind::Loop && !sameExtents(producer.domain, consumer.domain, shapes))
+  if (loops && !sameExtents(producer.domain, consumer.domain, shapes))
     for (Operation *op : producer.ops)
       for (Operation *user : op->getUsers())
         if (!merged.ops.contains(block.findAncestorOpInBlock(*user)))
@@ -532,27 +532,34 @@ void KernelGroups::fuse() {
     if (auto attention = dyn_cast<AttentionOp>(op))
       joinRows(attention);
 
-  auto kinds = [](KernelKind p, KernelKind c) {
-    return [=](KernelGroup &producer, KernelGroup &consumer) { return producer.kind == p && consumer.kind == c; };
+  auto fuse = [&](auto isProducer, auto isConsumer) {
+    fuseEdges([&](KernelGroup &producer, KernelGroup &consumer) {
+      return isProducer(producer.kind) && isConsumer(consumer.kind);
+    });
   };
-  using K = KernelKind;
+  auto isLoop = [](FusedKind kind) { return kind.getTraits().isPointwise; };
+  auto is = [](FusedKind kind) { return [kind](FusedKind other) { return kind == other; }; };
   // Epilogues first: they are free while the tile is in registers. Then rows, which turn several passes over memory
   // into one; what is left meets in loops; at the end loops that only feed a kernel join it.
-  fuseEdges(kinds(K::Convolution, K::Loop));
-  fuseEdges(kinds(K::Contraction, K::Loop));
-  fuseEdges(kinds(K::Contraction, K::Contraction));
-  for (K kind : {K::Row, K::Column}) {
-    fuseEdges(kinds(kind, K::Loop));
-    fuseEdges(kinds(kind, kind));
-    fuseEdges(kinds(K::Loop, kind));
-    fuseEdges(kinds(kind, K::Loop));
-    fuseEdges(kinds(kind, kind));
+  for (FusedKind kind : llvm::reverse(kinds)) {
+    if (!kind.getTraits().hasEpilogue)
+      continue;
+    fuse(is(kind), isLoop);
+    fuse(is(kind), is(kind));
   }
-  fuseEdges(kinds(K::Loop, K::Loop));
-  fuseEdges(kinds(K::Loop, K::Row));
-  fuseEdges(kinds(K::Loop, K::Column));
-  fuseEdges(kinds(K::Loop, K::Contraction));
-  fuseEdges(kinds(K::Loop, K::Convolution));
+  for (FusedKind kind : kinds) {
+    if (!kind.getTraits().isReduction)
+      continue;
+    fuse(is(kind), isLoop);
+    fuse(is(kind), is(kind));
+    fuse(isLoop, is(kind));
+    fuse(is(kind), isLoop);
+    fuse(is(kind), is(kind));
+  }
+  fuse(isLoop, isLoop);
+  for (FusedKind kind : kinds)
+    if (!isLoop(kind))
+      fuse(isLoop, is(kind));
   for (Operation &op : llvm::make_early_inc_range(block))
     leaveToReaders(&op);
 }

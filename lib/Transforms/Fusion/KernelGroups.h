@@ -18,6 +18,7 @@
 
 #include "dialects/Plan/PlanDialect.h"
 #include "dialects/Tensor/TensorDialect.h"
+#include "lib/Transforms/Fusion/Kinds.h"
 #include "lib/Transforms/Support/KnownAtLoad.h"
 #include "lib/Transforms/Support/ShapeAnalysis.h"
 #include "lib/Transforms/Support/SymbolBindings.h"
@@ -26,7 +27,7 @@
 namespace mlir::disc {
 
 struct KernelGroup {
-  KernelKind kind = KernelKind::Loop;
+  FusedKind kind;
   llvm::SetVector<Operation *> ops;
   SmallVector<SymExpr> domain;
   SmallVector<bool> reduced;
@@ -42,6 +43,9 @@ bool isCloned(Operation *op);
 
 /// A product with columns to keep in registers. Without any, it is a dot product per row: a reduction like others.
 bool isContraction(linalg::GenericOp op, ShapeAnalysis &shapes);
+
+/// The loops of an operation without parallel ones of one step.
+SmallVector<utils::IteratorType> movingLoops(linalg::GenericOp op, ShapeAnalysis &shapes);
 
 /// The narrower tensor, if the operation computes each element of its result from that element of it, with little work.
 Value narrowSource(Operation *op);
@@ -66,6 +70,7 @@ private:
   bool isForLoad(const KernelGroup &group);
   bool widensInput(ConvolutionOp op, Value operand) const;
   void seed(Operation *op);
+  FusedKind kindOf(Operation *op);
   void joinRows(AttentionOp op);
   /// Lets the groups that read what `op` makes of a narrower value read that one, if all can (Widening.cpp).
   bool leaveToReaders(Operation *op);
@@ -76,6 +81,7 @@ private:
   ShapeAnalysis &shapes;
   const bool manyProducts, fuseConcats;
   bool onDevice;
+  SmallVector<FusedKind> kinds; // in the order in which they were registered
   llvm::DenseMap<Operation *, KernelGroup *> groups;
   std::vector<std::unique_ptr<KernelGroup>> storage;
 };

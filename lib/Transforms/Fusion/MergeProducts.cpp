@@ -161,7 +161,8 @@ static KernelOp merge(KernelOp a, KernelOp b, unsigned &times) {
   std::string reason =
       (a.getReason().value_or("") + "; with a product of the same input: " + b.getReason().value_or("")).str();
   auto merged = KernelOp::create(builder, builder.getFusedLoc({a.getLoc(), b.getLoc()}), types, inputs,
-                                 KernelKind::Contraction, builder.getStringAttr(name), builder.getStringAttr(reason));
+                                 ContractionKindAttr::get(builder.getContext()), builder.getStringAttr(name),
+                                 builder.getStringAttr(reason));
   Block *body = &merged.getBody().emplaceBlock();
   for (Value input : inputs)
     body->addArgument(input.getType(), input.getLoc());
@@ -201,7 +202,7 @@ struct MergeProducts : disc::impl::MergeProductsBase<MergeProducts> {
     // Products that are merged have the same rows.
     ShapeAnalysis shapes(getOperation());
     auto mayMerge = llvm::map_to_vector(kernels, [&](KernelOp kernel) {
-      return kernel.getKind() == KernelKind::Contraction && (!onlyF32 || isF32(kernel) || hasFewRows(kernel, shapes));
+      return isa<ContractionKindAttr>(kernel.getKind()) && (!onlyF32 || isF32(kernel) || hasFewRows(kernel, shapes));
     });
     for (size_t i = 0; i < kernels.size(); ++i) {
       KernelOp first = kernels[i];
@@ -212,7 +213,7 @@ struct MergeProducts : disc::impl::MergeProductsBase<MergeProducts> {
         KernelOp second = kernels[j];
         if (!second)
           continue; // merged already
-        if (second.getKind() != KernelKind::Contraction || !fitTogether(first, second) || reaches(first, second) ||
+        if (!isa<ContractionKindAttr>(second.getKind()) || !fitTogether(first, second) || reaches(first, second) ||
             crossesBind(first, second)) {
           ++between;
           continue;

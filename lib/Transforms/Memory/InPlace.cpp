@@ -13,10 +13,13 @@
 #include "lib/Transforms/Schedule/ContractionInfo.h"
 #include "lib/Transforms/Support/ReductionPlan.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/DialectRegistry.h"
 #include "llvm/ADT/SmallBitVector.h"
 
 using namespace mlir;
 using namespace mlir::disc;
+
+#include "lib/Transforms/Memory/Kinds.cpp.inc"
 
 namespace {
 class PositionWalk {
@@ -93,27 +96,56 @@ static bool isOnDevice(KernelFuncOp kernel) {
   return target && target.contains("device");
 }
 
-SmallVector<SmallVector<unsigned>> mlir::disc::inPlaceOperands(KernelFuncOp kernel, ShapeAnalysis &shapes) {
-  unsigned numInputs = kernel.getNumInputs();
-  SmallVector<SmallVector<unsigned>> result(kernel.getNumResults());
-  if (kernel.getKind() == KernelKind::Call) {
-    // Functions see to it themselves, of this operand alone: x.scatter(0, i, x) reads what it has written. They write
-    // row-major results.
+using Operands = SmallVector<SmallVector<unsigned>>;
+
+/// Of the `writable` results, those that are dense, with the inputs that the walk found safe.
+static Operands safeOperands(KernelFuncOp kernel, const PositionWalk &walk, ArrayRef<bool> writable,
+                             ShapeAnalysis &shapes) {
+  Operands result(kernel.getNumResults());
+  auto bytes = [](Value v) {
+    return llvm::divideCeil(cast<RankedTensorType>(v.getType()).getElementType().getIntOrFloatBitWidth(), 8);
+  };
+  for (auto [r, v] : llvm::enumerate(kernel.getYield().getValues())) {
+    if (!writable[r] || !Layout::get(kernel.getLayout(kernel.getNumInputs() + r)).isContiguous(shapes.dims(v)))
+      continue;
+    SymExpr size = SymExpr::product(shapes.dims(v));
+    for (BlockArgument arg : kernel.getBody().getArguments())
+      if (walk.isSafe(arg.getArgNumber()) && bytes(arg) == bytes(v) &&
+          shapes.equal(SymExpr::product(shapes.dims(arg)), size))
+        result[r].push_back(arg.getArgNumber());
+  }
+  return result;
+}
+
+namespace {
+/// Functions see to it themselves, of this operand alone: x.scatter(0, i, x) reads what it has written. They write
+/// row-major results.
+struct CallInPlace : InPlaceKind::ExternalModel<CallInPlace, CallKindAttr> {
+  Operands inPlaceOperands(Attribute, KernelFuncOp kernel, ShapeAnalysis &shapes) const {
+    Operands result(kernel.getNumResults());
     auto call = kernel.getYield().getValues()[0].getDefiningOp<CallFunctionOp>();
     auto arg = call && call.getInPlace() ? dyn_cast<BlockArgument>(call.getInputs()[0]) : BlockArgument();
     if (arg && arg.hasOneUse() && Layout::get(kernel.getLayout(arg.getArgNumber())).isContiguous(shapes.dims(arg)))
       result[0].push_back(arg.getArgNumber());
     return result;
   }
-  SmallVector<bool> writable(kernel.getNumResults(), true);
-  PositionWalk walk(kernel, shapes);
-  if (kernel.getKind() == KernelKind::Loop) {
+};
+
+struct LoopInPlace : InPlaceKind::ExternalModel<LoopInPlace, LoopKindAttr> {
+  Operands inPlaceOperands(Attribute, KernelFuncOp kernel, ShapeAnalysis &shapes) const {
+    PositionWalk walk(kernel, shapes);
     for (Value v : kernel.getYield().getValues())
       walk.visit(v, true);
-  } else if (kernel.getKind() == KernelKind::Row) {
+    return safeOperands(kernel, walk, SmallVector<bool>(kernel.getNumResults(), true), shapes);
+  }
+};
+
+struct RowInPlace : InPlaceKind::ExternalModel<RowInPlace, RowKindAttr> {
+  Operands inPlaceOperands(Attribute, KernelFuncOp kernel, ShapeAnalysis &shapes) const {
     FailureOr<ReductionPlan> plan = ReductionPlan::get(kernel, kernel.getBody().front(), shapes);
     if (failed(plan))
-      return result;
+      return Operands(kernel.getNumResults());
+    PositionWalk walk(kernel, shapes);
     for (PlannedReduction &reduction : plan->reductions) {
       SmallVector<AffineExpr> loops;
       for (auto [d, extent] : llvm::enumerate(plan->domain))
@@ -121,6 +153,7 @@ SmallVector<SmallVector<unsigned>> mlir::disc::inPlaceOperands(KernelFuncOp kern
           loops.push_back(getAffineDimExpr(d, kernel.getContext()));
       walk.visitInputs(reduction.op, loops, reduction.parallel == plan->parallel && reduction.reduced == plan->reduced);
     }
+    SmallVector<bool> writable(kernel.getNumResults(), true);
     for (const PlannedResult &r : plan->results) {
       SmallVector<SymExpr> dims = shapes.dims(r.base);
       bool inOrder = dims.size() == plan->domain.size() && llvm::all_of(llvm::zip(dims, plan->domain), [&](auto pair) {
@@ -132,11 +165,20 @@ SmallVector<SmallVector<unsigned>> mlir::disc::inPlaceOperands(KernelFuncOp kern
       writable[r.number] = r.isFull && inOrder && r.pass == plan->numPasses &&
                            llvm::all_of(plan->reductions, [&](const auto &x) { return x.pass < r.pass; });
     }
-  } else if (kernel.getKind() == KernelKind::Contraction && !isOnDevice(kernel)) {
+    return safeOperands(kernel, walk, writable, shapes);
+  }
+};
+
+struct ContractionInPlace : InPlaceKind::ExternalModel<ContractionInPlace, ContractionKindAttr> {
+  Operands inPlaceOperands(Attribute, KernelFuncOp kernel, ShapeAnalysis &shapes) const {
+    Operands nothing(kernel.getNumResults());
+    if (isOnDevice(kernel))
+      return nothing;
     FailureOr<std::vector<ContractionPart>> parts = contractionParts(kernel, kernel.getBody().front(), shapes);
     // The tiles of different parts are computed at different times.
     if (failed(parts) || parts->size() != 1)
-      return result;
+      return nothing;
+    PositionWalk walk(kernel, shapes);
     for (ContractionInfo &product : parts->front().products)
       for (Value operand : product.op.getInputs())
         walk.visit(operand, false);
@@ -144,23 +186,24 @@ SmallVector<SmallVector<unsigned>> mlir::disc::inPlaceOperands(KernelFuncOp kern
     for (Value v : kernel.getYield().getValues())
       walk.visit(v, true);
     if (!walk.reductionsAreInOrder())
-      return result;
-  } else {
-    return result;
+      return nothing;
+    return safeOperands(kernel, walk, SmallVector<bool>(kernel.getNumResults(), true), shapes);
   }
-  auto bytes = [](Value v) {
-    return llvm::divideCeil(cast<RankedTensorType>(v.getType()).getElementType().getIntOrFloatBitWidth(), 8);
-  };
-  for (auto [r, v] : llvm::enumerate(kernel.getYield().getValues())) {
-    if (!writable[r] || !Layout::get(kernel.getLayout(numInputs + r)).isContiguous(shapes.dims(v)))
-      continue;
-    SymExpr size = SymExpr::product(shapes.dims(v));
-    for (BlockArgument arg : kernel.getBody().getArguments())
-      if (walk.isSafe(arg.getArgNumber()) && bytes(arg) == bytes(v) &&
-          shapes.equal(SymExpr::product(shapes.dims(arg)), size))
-        result[r].push_back(arg.getArgNumber());
-  }
-  return result;
+};
+} // namespace
+
+void disc::registerInPlaceKinds(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *context, PlanDialect *) {
+    CallKindAttr::attachInterface<CallInPlace>(*context);
+    LoopKindAttr::attachInterface<LoopInPlace>(*context);
+    RowKindAttr::attachInterface<RowInPlace>(*context);
+    ContractionKindAttr::attachInterface<ContractionInPlace>(*context);
+  });
+}
+
+Operands disc::inPlaceOperands(KernelFuncOp kernel, ShapeAnalysis &shapes) {
+  auto kind = dyn_cast<InPlaceKind>(kernel.getKind());
+  return kind ? kind.inPlaceOperands(kernel, shapes) : Operands(kernel.getNumResults());
 }
 
 ArrayRef<SmallVector<unsigned>> InPlaceKernels::operator()(CallOp call) {

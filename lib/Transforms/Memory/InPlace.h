@@ -13,6 +13,9 @@
 
 namespace mlir::disc {
 
+/// Attaches InPlaceKind to the kinds of this tree.
+void registerInPlaceKinds(DialectRegistry &registry);
+
 /// For each result of a kernel, the inputs whose storage it may take. What the answer relies on of the emitters:
 ///   loop   at a point (a vector of positions), everything is computed before anything is stored
 ///   row    the same, in each pass; and a row's passes are done by one task
@@ -38,5 +41,7 @@ private:
 };
 
 } // namespace mlir::disc
+
+#include "lib/Transforms/Memory/Kinds.h.inc"
 
 #endif // DISC_TRANSFORMS_MEMORY_INPLACE_H

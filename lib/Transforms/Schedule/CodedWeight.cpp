@@ -223,8 +223,8 @@ Value disc::loopKernelAtLoad(OpBuilder &b, Location loc, StringRef name, StringR
                              SmallVector<AffineMap> maps, RankedTensorType type,
                              function_ref<Value(OpBuilder &, Location, ValueRange)> point) {
   maps.push_back(b.getMultiDimIdentityMap(type.getRank()));
-  auto kernel = KernelOp::create(b, loc, TypeRange{type}, inputs, KernelKind::Loop, b.getStringAttr(name),
-                                 b.getStringAttr(reason));
+  auto kernel = KernelOp::create(b, loc, TypeRange{type}, inputs, LoopKindAttr::get(b.getContext()),
+                                 b.getStringAttr(name), b.getStringAttr(reason));
   Block *body = &kernel.getBody().emplaceBlock();
   OpBuilder nested = OpBuilder::atBlockBegin(body);
   SmallVector<Value> arguments;
@@ -252,8 +252,8 @@ Value disc::tensorAtLoad(const PointOperand &operand, OpBuilder &b) {
       copy = &now;
   Value inner = copy->getResult(cast<OpResult>(operand.tensor).getResultNumber());
   OpBuilder nested(own.getTerminator());
-  auto only = KernelOp::create(b, from.getLoc(), TypeRange{inner.getType()}, from.getInputs(), KernelKind::Loop,
-                               from.getNameAttr(), from.getReasonAttr());
+  auto only = KernelOp::create(b, from.getLoc(), TypeRange{inner.getType()}, from.getInputs(),
+                               LoopKindAttr::get(b.getContext()), from.getNameAttr(), from.getReasonAttr());
   own.getTerminator()->erase();
   nested.setInsertionPointToEnd(&own);
   YieldOp::create(nested, from.getLoc(), inner);

@@ -88,7 +88,7 @@ struct PackFragments : disc::impl::PackFragmentsBase<PackFragments> {
     for (auto func : module.getOps<func::FuncOp>())
       if (func != init)
         func.walk([&](KernelOp kernel) {
-          if (kernel.getKind() == KernelKind::Contraction)
+          if (isa<ContractionKindAttr>(kernel.getKind()))
             kernels.push_back(kernel);
         });
     for (KernelOp kernel : kernels)
@@ -192,8 +192,8 @@ private:
   /// A kernel whose result is computed point by point from elements of a tensor.
   static Value gather(OpBuilder &b, Location loc, StringRef name, StringRef reason, Value source, RankedTensorType type,
                       function_ref<Value(Numbers &, Value)> point) {
-    auto kernel = KernelOp::create(b, loc, TypeRange{type}, ValueRange{source}, KernelKind::Loop, b.getStringAttr(name),
-                                   b.getStringAttr(reason));
+    auto kernel = KernelOp::create(b, loc, TypeRange{type}, ValueRange{source}, LoopKindAttr::get(b.getContext()),
+                                   b.getStringAttr(name), b.getStringAttr(reason));
     Block *body = &kernel.getBody().emplaceBlock();
     Value whole = body->addArgument(source.getType(), loc);
     OpBuilder nested = OpBuilder::atBlockBegin(body);

@@ -88,11 +88,11 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
       if (func != init)
         func.walk([&](KernelOp kernel) { kernels.push_back(kernel); });
     for (KernelOp kernel : kernels)
-      if (kernel.getKind() == KernelKind::Contraction)
+      if (isa<ContractionKindAttr>(kernel.getKind()))
         packProducts(kernel, target, shapes);
     init.walk([&](KernelOp kernel) { kernels.push_back(kernel); });
     for (KernelOp kernel : kernels)
-      if (kernel.getKind() == KernelKind::Convolution)
+      if (isa<ConvolutionKindAttr>(kernel.getKind()))
         packConvolution(kernel, target, shapes);
     for (auto func : module.getOps<func::FuncOp>())
       if (func != init)
@@ -171,8 +171,8 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
   static Value packKernel(OpBuilder &b, Location loc, Value source, const RhsDims &dims, RankedTensorType type,
                           int64_t panel, Side side) {
     auto kernel =
-        KernelOp::create(b, loc, TypeRange{type}, ValueRange{source}, KernelKind::Pack, b.getStringAttr("pack"),
-                         b.getStringAttr("weights in the order in which products read them"));
+        KernelOp::create(b, loc, TypeRange{type}, ValueRange{source}, PackKindAttr::get(b.getContext()),
+                         b.getStringAttr("pack"), b.getStringAttr("weights in the order in which products read them"));
     Block *inner = &kernel.getBody().emplaceBlock();
     Value in = inner->addArgument(source.getType(), loc);
     OpBuilder nested = OpBuilder::atBlockBegin(inner);
@@ -250,7 +250,7 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     auto type = cast<RankedTensorType>(whole.getType());
     auto narrow = RankedTensorType::get(type.getShape(), to);
     Location loc = whole.getLoc();
-    auto kernel = KernelOp::create(b, loc, TypeRange{narrow}, ValueRange{whole}, KernelKind::Loop,
+    auto kernel = KernelOp::create(b, loc, TypeRange{narrow}, ValueRange{whole}, LoopKindAttr::get(b.getContext()),
                                    b.getStringAttr("round"), b.getStringAttr("activations of products, rounded once"));
     SmallVector<SymExpr> dims = shapes.dims(whole);
     Block *body = &kernel.getBody().emplaceBlock();

@@ -32,6 +32,7 @@
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Transforms/Schedule/ContractionInfo.h"
 #include "lib/Transforms/Schedule/ConvolutionInfo.h"
+#include "lib/Transforms/Schedule/Kinds.h"
 #include "lib/Transforms/Schedule/Schedules.h"
 #include "lib/Transforms/Support/ReductionPlan.h"
 #include "lib/Transforms/Support/ShapeAnalysis.h"
@@ -55,15 +56,18 @@ public:
       : kernel(kernel), context(kernel.getContext()), body(kernel.getBody().front()), shapes(shapes), target(target),
         warp(target.warp) {}
 
-  LogicalResult run();
-  /// The kernel, if another one is in its place.
-  KernelOp getReplaced() const { return replaced; }
+  LogicalResult loop();
+  LogicalResult row();
+  LogicalResult column();
+  LogicalResult contraction();
+  LogicalResult convolution();
+  LogicalResult attention();
+  /// The kernel, or the one that is in its place.
+  KernelOp getKernel() const { return replacement ? replacement : kernel; }
 
 private:
   LogicalResult runningSum(RunningSumOp op);
   int64_t loopPoints();
-  LogicalResult row();
-  LogicalResult column();
   int64_t columnVector(const ReductionPlan &plan);
   /// A batch of products of matrices of `element`, or of elements of different types.
   struct Product {
@@ -80,7 +84,6 @@ private:
   LogicalResult product(const Product &p);
   LogicalResult matrixProduct(const Product &p);
   void decode(const Product &p, int64_t fewRows);
-  LogicalResult attention();
   void divideKeys(AttentionOp op);
   int64_t sharedDims(AttentionOp op);
   void addResult(const SymExpr &extent, Type element);
@@ -97,7 +100,7 @@ private:
   /// For some shapes, best first.
   void setVariants(ArrayRef<VariantAttr> variants);
 
-  KernelOp kernel, replaced;
+  KernelOp kernel, replacement;
   MLIRContext *context;
   Block &body;
   ShapeAnalysis &shapes;
@@ -112,11 +115,16 @@ struct ScheduleBlocks : disc::impl::ScheduleBlocksBase<ScheduleBlocks> {
     // They stay until the end: the analysis knows their results by their addresses.
     SmallVector<KernelOp> replaced;
     WalkResult result = getOperation().walk([&](KernelOp kernel) {
-      BlockScheduler scheduler(kernel, shapes, target);
-      if (failed(scheduler.run()))
+      auto kind = dyn_cast<ScheduledKind>(kernel.getKind());
+      if (!kind) {
+        kernel.emitError() << "no schedule for this " << kernel.getKind().getWord() << " kernel";
         return WalkResult::interrupt();
-      if (KernelOp dead = scheduler.getReplaced())
-        replaced.push_back(dead);
+      }
+      FailureOr<KernelOp> scheduled = kind.scheduleBlocks(kernel, shapes, target);
+      if (failed(scheduled))
+        return WalkResult::interrupt();
+      if (*scheduled != kernel)
+        replaced.push_back(kernel);
       return WalkResult::advance();
     });
     for (KernelOp dead : replaced)
@@ -166,76 +174,62 @@ int64_t BlockScheduler::vector(std::optional<SymExpr> uniform) {
   return std::min<int64_t>(std::max<int64_t>(128 / bits, 1), 4);
 }
 
-LogicalResult BlockScheduler::run() {
-  switch (kernel.getKind()) {
-  case KernelKind::Loop: {
-    if (auto sum = kernel.getYield().getValues().front().getDefiningOp<RunningSumOp>())
-      return runningSum(sum);
-    int64_t width = vector(), points = loopPoints();
-    SymExpr total = SymExpr::product(shapes.dims(kernel.getYield().getValues().front()));
-    set(SymExpr::ceilDiv(total, SymExpr(kThreads * width * points)),
-        DeviceLoopScheduleAttr::get(context, kThreads, width, points));
-    return success();
+LogicalResult BlockScheduler::loop() {
+  if (auto sum = kernel.getYield().getValues().front().getDefiningOp<RunningSumOp>())
+    return runningSum(sum);
+  int64_t width = vector(), points = loopPoints();
+  SymExpr total = SymExpr::product(shapes.dims(kernel.getYield().getValues().front()));
+  set(SymExpr::ceilDiv(total, SymExpr(kThreads * width * points)),
+      DeviceLoopScheduleAttr::get(context, kThreads, width, points));
+  return success();
+}
+
+LogicalResult BlockScheduler::contraction() {
+  FailureOr<std::vector<ContractionPart>> parts = contractionParts(kernel, body, shapes);
+  if (failed(parts))
+    return failure();
+  const ContractionInfo &info = parts->front().first();
+  bool dense = true, denseColumns = true, isAlike = true, hasCodes = false, canDecode = true;
+  SymExpr decoded(0);
+  SmallVector<SymExpr> columns;
+  for (ContractionPart &part : *parts) {
+    if (part.products.size() != 1)
+      return kernel.emitError("parts of several products are not mapped to blocks of threads");
+    ContractionInfo &own = part.products.front();
+    auto isDense = [&](Value operand, AffineMap map) {
+      // The depth is the last dimension of an operand that is in memory as it is.
+      auto dims = dyn_cast<AffineDimExpr>(map.getResults().back());
+      return isa<BlockArgument>(operand) && own.depth.size() == 1 && dims && dims.getPosition() == own.depth[0] &&
+             own.size(own.depth).content() * int64_t(own.lhsElement.getIntOrFloatBitWidth()) % 128 == 0;
+    };
+    bool isCoded = own.right().getDefiningOp<UnpackFragmentsOp>() != nullptr;
+    hasCodes |= isCoded;
+    canDecode &= isCoded && own.size(own.depth).content() % 8 == 0;
+    decoded += own.size(own.batch) * part.columns() * own.size(own.depth);
+    denseColumns &= isCoded || isDense(own.right(), own.rhsMap());
+    dense &= isDense(own.left(), own.lhsMap()) && denseColumns;
+    isAlike &= own.lhsElement == own.rhsElement && own.lhsElement == info.lhsElement;
+    columns.push_back(part.columns());
   }
-  case KernelKind::Row:
-    return row();
-  case KernelKind::Column:
-    return column();
-  case KernelKind::Contraction: {
-    FailureOr<std::vector<ContractionPart>> parts = contractionParts(kernel, body, shapes);
-    if (failed(parts))
-      return failure();
-    const ContractionInfo &info = parts->front().first();
-    bool dense = true, denseColumns = true, isAlike = true, hasCodes = false, canDecode = true;
-    SymExpr decoded(0);
-    SmallVector<SymExpr> columns;
-    for (ContractionPart &part : *parts) {
-      if (part.products.size() != 1)
-        return kernel.emitError("parts of several products are not mapped to blocks of threads");
-      ContractionInfo &own = part.products.front();
-      auto isDense = [&](Value operand, AffineMap map) {
-        // The depth is the last dimension of an operand that is in memory as it is.
-        auto dims = dyn_cast<AffineDimExpr>(map.getResults().back());
-        return isa<BlockArgument>(operand) && own.depth.size() == 1 && dims && dims.getPosition() == own.depth[0] &&
-               own.size(own.depth).content() * int64_t(own.lhsElement.getIntOrFloatBitWidth()) % 128 == 0;
-      };
-      bool isCoded = own.right().getDefiningOp<UnpackFragmentsOp>() != nullptr;
-      hasCodes |= isCoded;
-      canDecode &= isCoded && own.size(own.depth).content() % 8 == 0;
-      decoded += own.size(own.batch) * part.columns() * own.size(own.depth);
-      denseColumns &= isCoded || isDense(own.right(), own.rhsMap());
-      dense &= isDense(own.left(), own.lhsMap()) && denseColumns;
-      isAlike &= own.lhsElement == own.rhsElement && own.lhsElement == info.lhsElement;
-      columns.push_back(part.columns());
-    }
-    return product({info.size(info.batch), info.size(info.rows), columns, info.size(info.depth),
-                    isAlike ? info.lhsElement : Type(), info.accumulator, dense, denseColumns, hasCodes,
-                    canDecode ? decoded : SymExpr(0)});
-  }
-  case KernelKind::Convolution: {
-    FailureOr<ConvolutionInfo> info = ConvolutionInfo::get(kernel, body, shapes);
-    if (failed(info))
-      return failure();
-    SymExpr rows = info->batch;
-    for (const ConvolutionInfo::Axis &axis : info->axes)
-      rows *= axis.output;
-    SymExpr depth = info->groupInputs;
-    for (const ConvolutionInfo::Axis &axis : info->axes)
-      depth *= axis.kernel;
-    Type element = info->inputElement == info->weightElement ? info->inputElement : Type();
-    Type accumulator =
-        element && (element.isF16() || element.isBF16()) ? Float32Type::get(kernel.getContext()) : info->accumulator;
-    return product({info->groups, rows, {info->groupOutputs}, depth, element, accumulator, false, false, false});
-  }
-  case KernelKind::Attention:
-    return attention();
-  case KernelKind::Call:
-    // Those that put things in order have kernels of their own, all others run on the host.
-    return scheduleCall(kernel, shapes, target);
-  case KernelKind::Pack:
-    return kernel.emitError("packed weights are for the CPU");
-  }
-  llvm_unreachable("unknown kernel kind");
+  return product({info.size(info.batch), info.size(info.rows), columns, info.size(info.depth),
+                  isAlike ? info.lhsElement : Type(), info.accumulator, dense, denseColumns, hasCodes,
+                  canDecode ? decoded : SymExpr(0)});
+}
+
+LogicalResult BlockScheduler::convolution() {
+  FailureOr<ConvolutionInfo> info = ConvolutionInfo::get(kernel, body, shapes);
+  if (failed(info))
+    return failure();
+  SymExpr rows = info->batch;
+  for (const ConvolutionInfo::Axis &axis : info->axes)
+    rows *= axis.output;
+  SymExpr depth = info->groupInputs;
+  for (const ConvolutionInfo::Axis &axis : info->axes)
+    depth *= axis.kernel;
+  Type element = info->inputElement == info->weightElement ? info->inputElement : Type();
+  Type accumulator =
+      element && (element.isF16() || element.isBF16()) ? Float32Type::get(kernel.getContext()) : info->accumulator;
+  return product({info->groups, rows, {info->groupOutputs}, depth, element, accumulator, false, false, false});
 }
 
 /// Where little is computed, a thread reads several vectors at a time: as many bytes are on their way as memory needs.
@@ -610,5 +604,34 @@ void BlockScheduler::addResult(const SymExpr &extent, Type element) {
   yield.getValuesMutable().append(tensor::EmptyOp::create(b, kernel.getLoc(), type, size).getResult());
   for (auto [from, to] : llvm::zip(kernel.getResults(), other.getResults()))
     from.replaceAllUsesWith(to);
-  replaced = kernel;
+  replacement = other;
+}
+
+using Method = LogicalResult (BlockScheduler::*)();
+
+template <Method method>
+static FailureOr<KernelOp> scheduleBy(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target) {
+  BlockScheduler scheduler(kernel, shapes, target);
+  if (failed((scheduler.*method)()))
+    return failure();
+  return scheduler.getKernel();
+}
+
+FailureOr<KernelOp> disc::scheduleLoopBlocks(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target) {
+  return scheduleBy<&BlockScheduler::loop>(kernel, shapes, target);
+}
+FailureOr<KernelOp> disc::scheduleRowBlocks(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target) {
+  return scheduleBy<&BlockScheduler::row>(kernel, shapes, target);
+}
+FailureOr<KernelOp> disc::scheduleColumnBlocks(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target) {
+  return scheduleBy<&BlockScheduler::column>(kernel, shapes, target);
+}
+FailureOr<KernelOp> disc::scheduleContractionBlocks(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target) {
+  return scheduleBy<&BlockScheduler::contraction>(kernel, shapes, target);
+}
+FailureOr<KernelOp> disc::scheduleConvolutionBlocks(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target) {
+  return scheduleBy<&BlockScheduler::convolution>(kernel, shapes, target);
+}
+FailureOr<KernelOp> disc::scheduleAttentionBlocks(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target) {
+  return scheduleBy<&BlockScheduler::attention>(kernel, shapes, target);
 }

@@ -25,6 +25,14 @@ LogicalResult scheduleCall(KernelOp kernel, ShapeAnalysis &shapes, const TargetI
 LogicalResult scheduleWinograd(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target);
 LogicalResult scheduleConvolution(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target);
 
+/// In blocks of threads (ScheduleBlocks.cpp). They return the kernel that is in the place of this one, or this one.
+FailureOr<KernelOp> scheduleLoopBlocks(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target);
+FailureOr<KernelOp> scheduleRowBlocks(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target);
+FailureOr<KernelOp> scheduleColumnBlocks(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target);
+FailureOr<KernelOp> scheduleContractionBlocks(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target);
+FailureOr<KernelOp> scheduleConvolutionBlocks(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target);
+FailureOr<KernelOp> scheduleAttentionBlocks(KernelOp kernel, ShapeAnalysis &shapes, const TargetInfo &target);
+
 /// The layout of a kernel's operand; of rows that the kernel joins, as if they were. Nothing for what it computes.
 std::optional<Layout> operandLayout(KernelOp kernel, Value value, ShapeAnalysis &shapes);
 

@@ -52,7 +52,7 @@ struct Winograd : disc::impl::WinogradBase<Winograd> {
       if (func.getSymName() != "init")
         func.walk([&](KernelOp kernel) { kernels.push_back(kernel); });
     for (KernelOp kernel : kernels)
-      if (kernel.getKind() == KernelKind::Convolution)
+      if (isa<ConvolutionKindAttr>(kernel.getKind()))
         for (auto op : llvm::make_early_inc_range(kernel.getBody().front().getOps<ConvolutionOp>()))
           if (pays(kernel, op, target, shapes))
             rewrite(kernel, op);
@@ -110,7 +110,7 @@ struct Winograd : disc::impl::WinogradBase<Winograd> {
   static Value transformed(Value weight, Type sum, Location loc, OpBuilder b) {
     auto type = cast<RankedTensorType>(weight.getType());
     auto result = RankedTensorType::get({16, type.getDimSize(1), type.getDimSize(4)}, sum);
-    auto kernel = KernelOp::create(b, loc, TypeRange{result}, ValueRange{weight}, KernelKind::Loop,
+    auto kernel = KernelOp::create(b, loc, TypeRange{result}, ValueRange{weight}, LoopKindAttr::get(b.getContext()),
                                    b.getStringAttr("winograd"), b.getStringAttr("sums of a convolution's weights"));
     Block *body = &kernel.getBody().emplaceBlock();
     Value in = body->addArgument(type, loc);

@@ -34,7 +34,7 @@ static nb::list kernels(Module &module, const std::map<std::string, int64_t> &sy
     for (auto [entry, count] : launches.lookup(kernel.getSymName()))
       counts[entry.str().c_str()] = count;
     KernelWork work = measureWork(kernel, shapes, value);
-    result.append(nb::make_tuple(kernel.getSymName().str(), stringifyKernelKind(kernel.getKind()).str(),
+    result.append(nb::make_tuple(kernel.getSymName().str(), kernel.getKind().getWord().str(),
                                  kernel.getReason().value_or("").str(), nb::tuple(sources), counts, work.operations,
                                  work.readBytes, work.writtenBytes));
   });

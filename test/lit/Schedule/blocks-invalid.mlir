@@ -2,7 +2,7 @@
 // RUN: disc-opt %s -disc-schedule-blocks -split-input-file -verify-diagnostics
 
 func.func @main(%p: tensor<16x16xf32>) -> tensor<1x16x16xf32> {
-  // expected-error @below {{packed weights are for the CPU}}
+  // expected-error @below {{kernels of this kind are for the CPU}}
   %0 = disc_plan.kernel pack ins(%p : tensor<16x16xf32>) -> tensor<1x16x16xf32> {
   ^bb0(%a: tensor<16x16xf32>):
     %r = disc_tensor.pack %a batch [] n [0] k [1] panel 16 : tensor<16x16xf32> -> tensor<1x16x16xf32>

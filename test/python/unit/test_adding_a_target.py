@@ -37,7 +37,7 @@ def test_the_target_is_there(followed):
 def test_host_flow_checks_and_memory(followed):
     assert followed["result"].shape == (5, 16) and followed["result"].dtype == torch.float32
     assert followed["needed"].arena >= 5 * 16 * 4
-    assert "threads = 256 : i64" in followed["blocks"] and 'device = "null"' in followed["blocks"]
+    assert "threads = 256" in followed["blocks"] and 'device = "null"' in followed["blocks"]
     assert "dim 0 (batch) is out of range: expected 0 <= batch <= 64, got 65" in followed["refused"]
 
 
