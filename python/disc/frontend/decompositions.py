@@ -372,6 +372,18 @@ _WINDOWS = {
 
 
 # Where PyTorch has none, or a wrong one.
+def _loss_in_dtype_of_input(operator: OpOverload) -> Callable[..., torch.Tensor]:
+    """The decomposition of a loss whose elements are of the first argument's dtype: eager PyTorch computes them in the
+    promoted dtype, and stores them in a tensor like the input; then it reduces that."""
+    elements = torch_decompositions[operator]
+
+    def loss(x: torch.Tensor, target: torch.Tensor, reduction: int = 1, *more: float) -> torch.Tensor:
+        each = elements(x, target, 0, *more).to(x.dtype)
+        return each.mean() if reduction == 1 else each.sum() if reduction == 2 else each
+
+    return loss
+
+
 def _dropout(x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
     """Elements dropped at random; without training the operand itself."""
     return torch.ops.aten.native_dropout(x, p, train)[0] if train and p else x
@@ -412,6 +424,8 @@ OWN: dict[OperatorBase, Callable[..., Any]] = {
     **DISTANCES,
     **LOSSES,
     **RESAMPLING,
+    torch.ops.aten.huber_loss.default: _loss_in_dtype_of_input(torch.ops.aten.huber_loss.default),
+    torch.ops.aten.soft_margin_loss.default: _loss_in_dtype_of_input(torch.ops.aten.soft_margin_loss.default),
     torch.ops.aten._unsafe_masked_index.default: _masked_index,
     torch.ops.aten.resize.default: _resize,
     torch.ops.aten.embedding_renorm.default: _embedding_renorm,

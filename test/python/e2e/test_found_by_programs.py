@@ -227,3 +227,11 @@ def test_equal_tensors_of_any_sizes() -> None:
     dims = {0: Dim("n", min=1)}, {0: Dim("m", min=1)}
     calls = [(torch.ones(n), torch.ones(m)) for n, m in ((3, 3), (3, 4), (1, 1), (7, 2))]
     compare(same, torch.ones(3), torch.ones(4), dynamic=dims, calls=calls)
+
+
+@pytest.mark.parametrize("loss", [F.huber_loss, F.soft_margin_loss])
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_losses_of_the_dtype_of_their_input(loss: Callable[..., torch.Tensor], reduction: str) -> None:
+    calls = [(torch.randn(n, 3).bfloat16(), torch.randn(n, 3)) for n in (1, 5, 17)]
+    compare(lambda x, y: loss(x, y, reduction=reduction), *calls[1], dynamic=({0: Dim("n")}, {0: Dim("n")}), calls=calls)
+    compare(lambda x, y: loss(y, x, reduction=reduction), *calls[1], dynamic=({0: Dim("n")}, {0: Dim("n")}), calls=calls)
