@@ -21,15 +21,13 @@ def Plan_Dialect : Dialect {
   let cppNamespace = "::mlir::disc";
   let summary = "Kernels, their schedules, and the layouts of their buffers";
   let description = [{
-    The attribute `disc_plan.target` of a module is a dictionary of what is known of the machine.
-
-    (P10) its numbers are integers within bounds, and powers of two where they must be.
+    The attribute `disc_plan.target` of a module is the `target` that it is for.
 
     The attributes of a device's kernel say what its launches need: `disc_plan.symbols` and `disc_plan.texts` are lists
-    of strings, `disc_plan.order`, `split`, `update` and `library` dictionaries, `disc_plan.next` the name of a kernel
-    (lib/Target/Common/KernelAttrs.h).
+    of strings, `disc_plan.order`, `split`, `update` and `library` attributes of this dialect, `disc_plan.variants` a list
+    of them, and `disc_plan.next` the name of a kernel (lib/Target/Common/KernelAttrs.h).
 
-    (P11) these attributes have the types above, and the dictionaries all of their fields, each of its type.
+    (P11) these attributes have the types above.
 
     On a `disc_tensor.composite`, `disc_plan.claims` lists the back ends that can compile it, `disc_plan.refusals` why
     others do not, `disc_plan.owner` is the claim that was chosen, and `disc_plan.group` the number of its region.
@@ -98,6 +96,8 @@ def Plan_KindAttr : Attr<CPred<"::llvm::isa<::mlir::disc::KernelKind>($_self)">,
 }
 
 include "dialects/Plan/Schedules.td"
+include "dialects/Plan/Target.td"
+include "dialects/Plan/Launch.td"
 
 def Plan_LayoutAttr : AttrDef<Plan_Dialect, "Layout"> {
   let mnemonic = "layout";

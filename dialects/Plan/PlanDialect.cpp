@@ -114,8 +114,8 @@ static LogicalResult verifyClaims(Operation *op, NamedAttribute attr) {
 LogicalResult PlanDialect::verifyOperationAttribute(Operation *op, NamedAttribute attr) {
   if (failed(verifyClaims(op, attr)))
     return failure();
-  if (attr.getName() == "disc_plan.target")
-    return verifyTarget(op, attr.getValue());
+  if (attr.getName() == TargetAttr::attrName && !isa<TargetAttr>(attr.getValue()))
+    return op->emitOpError() << "'" << TargetAttr::attrName << "' must be a target (P10)";
   return verifyDeviceLaunch(op, attr.getName(), attr.getValue());
 }
 

@@ -14,6 +14,14 @@
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
+namespace mlir::disc {
+/// What a target is taken for where it says nothing.
+struct TargetDefaults {
+  static constexpr int64_t vectorBits = 256, l1dBytes = 32 << 10, l1dWays = 8, l2Bytes = 512 << 10, l3Bytes = 8 << 20,
+                           cores = 1, warp = 32;
+};
+} // namespace mlir::disc
+
 #include "dialects/Plan/KernelKind.h.inc"
 
 #include "dialects/Plan/PlanDialect.h.inc"

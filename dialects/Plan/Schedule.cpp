@@ -334,122 +334,88 @@ LogicalResult disc::verifyLaunch(Operation *kernel, ExprAttr tasks, ExprAttr scr
   return success();
 }
 
-LogicalResult disc::verifyTarget(Operation *op, Attribute target) {
-  auto fields = dyn_cast<DictionaryAttr>(target);
-  if (!fields)
-    return op->emitOpError("'disc_plan.target' must be a dictionary (P10)");
+LogicalResult TargetAttr::verify(EmitError emitError, StringRef, StringRef, StringRef, int64_t vectorBits,
+                                 int64_t vectorRegisters, int64_t sveBits, int64_t l1dBytes, int64_t l1dWays,
+                                 int64_t l2Bytes, int64_t l3Bytes, int64_t cores, bool, bool, bool, bool, bool,
+                                 StringRef, ArrayAttr arch, int64_t warp, bool) {
   struct Number {
     StringLiteral name;
-    int64_t min, max;
+    int64_t value, min, max;
     bool powerOf2 = false;
   };
-  constexpr Number numbers[] = {{"vector_bits", 64, 4096, true}, {"vector_registers", 8, 1024},
-                                {"l1d_bytes", 1 << 10, kMany},   {"l1d_ways", 1, 1 << 10},
-                                {"l2_bytes", 1 << 10, kMany},    {"l3_bytes", 0, kMany},
-                                {"cores", 1, 1 << 20},           {"warp", 1, 1024, true}};
-  for (const Number &number : numbers) {
-    Attribute attr = fields.get(number.name);
-    if (!attr)
-      continue;
-    int64_t value = isNumber(attr) ? cast<IntegerAttr>(attr).getInt() : -1;
-    if (value < number.min || value > number.max || (number.powerOf2 && !llvm::isPowerOf2_64(uint64_t(value))))
-      return op->emitOpError() << "'disc_plan.target': '" << number.name << "' must be "
-                               << (number.powerOf2 ? "a power of two" : "an integer") << " from " << number.min
-                               << " to " << number.max << ", not " << attr << " (P10)";
-  }
+  const Number numbers[] = {{"vector_bits", vectorBits, 64, 4096, true},
+                            {"vector_registers", vectorRegisters, 0, 1024},
+                            {"sve_bits", sveBits, 0, 2048},
+                            {"l1d_bytes", l1dBytes, 1 << 10, kMany},
+                            {"l1d_ways", l1dWays, 1, 1 << 10},
+                            {"l2_bytes", l2Bytes, 1 << 10, kMany},
+                            {"l3_bytes", l3Bytes, 0, kMany},
+                            {"cores", cores, 1, 1 << 20},
+                            {"warp", warp, 1, 1024, true}};
+  for (const Number &number : numbers)
+    if (number.value < number.min || number.value > number.max ||
+        (number.powerOf2 && !llvm::isPowerOf2_64(uint64_t(number.value))))
+      return emitError() << "target: '" << number.name << "' must be "
+                         << (number.powerOf2 ? "a power of two" : "an integer") << " from " << number.min << " to "
+                         << number.max << ", not " << number.value << " (P10)";
+  if (arch && !llvm::all_of(arch, llvm::IsaPred<StringAttr>))
+    return emitError() << "target: 'arch' must be a list of strings (P10)";
   return success();
 }
 
-namespace {
-/// A field of what a device's kernel says of its launches.
-struct LaunchField {
-  enum class Type { Number, Flag, Unit, Indices, Expr, Dims, Kernel };
+TargetAttr TargetAttr::of(Operation *op) {
+  auto module = dyn_cast<ModuleOp>(op);
+  if (!module)
+    module = op->getParentOfType<ModuleOp>();
+  if (auto target = module ? module->getAttrOfType<TargetAttr>(attrName) : TargetAttr())
+    return target;
+  using D = TargetDefaults;
+  return get(op->getContext(), "", "", "", D::vectorBits, /*vector_registers=*/0, /*sve_bits=*/0, D::l1dBytes,
+             D::l1dWays, D::l2Bytes, D::l3Bytes, D::cores, /*fma=*/true, /*bf16_dot=*/false, /*i16_dot=*/false,
+             /*i8_dot=*/false, /*i8_dot_mixed=*/false, "", {}, D::warp, /*matrix_unit=*/false);
+}
 
-  StringLiteral attr, name;
-  Type type;
-  bool optional = false;
-  size_t entries = 0; ///< Of Dims.
-};
-using LaunchType = LaunchField::Type;
+TargetAttr TargetAttr::withDevice(StringRef device, ArrayAttr arch, int64_t warp, bool matrixUnit) {
+  return get(getContext(), getTriple(), getCpu(), getFeatures(), getVectorBits(), getVectorRegisters(), getSveBits(),
+             getL1dBytes(), getL1dWays(), getL2Bytes(), getL3Bytes(), getCores(), getFma(), getBf16Dot(), getI16Dot(),
+             getI8Dot(), getI8DotMixed(), device, arch, warp, matrixUnit);
+}
 
-constexpr LaunchField kLaunchFields[] = {
-    {"disc_plan.order", "merge", LaunchType::Kernel},
-    {"disc_plan.order", "last", LaunchType::Kernel},
-    {"disc_plan.order", "rows", LaunchType::Expr},
-    {"disc_plan.order", "length", LaunchType::Expr},
-    {"disc_plan.split", "part", LaunchType::Kernel},
-    {"disc_plan.split", "whole", LaunchType::Kernel},
-    {"disc_plan.split", "most", LaunchType::Expr},
-    {"disc_plan.split", "values", LaunchType::Expr},
-    {"disc_plan.update", "result", LaunchType::Number},
-    {"disc_plan.update", "bytes", LaunchType::Expr},
-    {"disc_plan.update", "copy", LaunchType::Kernel, true},
-    {"disc_plan.library", "operands", LaunchType::Indices},
-    {"disc_plan.library", "extents", LaunchType::Dims, false, 7},
-    {"disc_plan.library", "dtype", LaunchType::Number},
-    {"disc_plan.library", "when", LaunchType::Expr},
-    {"disc_plan.library", "a_columns", LaunchType::Flag},
-    {"disc_plan.library", "b_columns", LaunchType::Flag},
-    {"disc_plan.library", "gelu_tanh", LaunchType::Unit, true},
-    {"disc_plan.library", "epilogue", LaunchType::Kernel, true},
-};
-} // namespace
+LogicalResult LibraryProductAttr::verify(EmitError emitError, DenseI64ArrayAttr operands, DimsAttr extents, int64_t,
+                                         ExprAttr, bool, bool, bool, FlatSymbolRefAttr) {
+  if ((operands.size() == 3 || operands.size() == 4) && extents.size() == 7)
+    return success();
+  return emitError() << "a product has three or four 'operands' and seven 'extents' (P11)";
+}
 
-static bool hasType(const LaunchField &field, Attribute attr) {
-  auto isDefined = [](ExprAttr expr) { return expr.getValue().isDefined(); };
-  switch (field.type) {
-  case LaunchType::Number:
-    return isNumber(attr);
-  case LaunchType::Flag:
-    return isa<BoolAttr>(attr);
-  case LaunchType::Unit:
-    return isa<UnitAttr>(attr);
-  case LaunchType::Indices:
-    return isa<DenseI64ArrayAttr>(attr);
-  case LaunchType::Expr:
-    return isa<ExprAttr>(attr) && isDefined(cast<ExprAttr>(attr));
-  case LaunchType::Dims: {
-    auto dims = dyn_cast<DimsAttr>(attr);
-    return dims && dims.size() == field.entries && llvm::all_of(dims.getExprs(), isDefined);
-  }
-  case LaunchType::Kernel:
-    return isa<FlatSymbolRefAttr>(attr);
-  }
-  llvm_unreachable("unknown type of field");
+template <typename Type> static bool isListOf(Attribute attr) {
+  auto list = dyn_cast<ArrayAttr>(attr);
+  return list && llvm::all_of(list, llvm::IsaPred<Type>);
 }
 
 LogicalResult disc::verifyDeviceLaunch(Operation *op, StringRef name, Attribute attr) {
-  if (name == "disc_plan.symbols" || name == "disc_plan.texts") {
-    auto list = dyn_cast<ArrayAttr>(attr);
-    if (!list || !llvm::all_of(list, llvm::IsaPred<StringAttr>))
-      return op->emitOpError() << "'" << name << "' must be a list of strings (P11)";
-  }
-  if (name == "disc_plan.next" && !isa<FlatSymbolRefAttr>(attr))
-    return op->emitOpError() << "'" << name << "' must be a kernel (P11)";
-  if (name == "disc_plan.results" && !isNumber(attr))
-    return op->emitOpError() << "'" << name << "' must be a 64-bit integer (P11)";
-  if (name == "disc_plan.buffer_bytes") {
-    auto bytes = dyn_cast<DimsAttr>(attr);
-    if (!bytes || !llvm::all_of(bytes.getDims(), [](const SymExpr &expr) { return expr.isDefined(); }))
-      return op->emitOpError() << "'" << name << "' must be a list of expressions (P11)";
-  }
-  if (name == "disc_plan.variants") {
-    auto list = dyn_cast<ArrayAttr>(attr);
-    auto isVariant = [](Attribute each) {
-      auto fields = dyn_cast<DictionaryAttr>(each);
-      auto when = fields ? fields.getAs<ExprAttr>("when") : ExprAttr();
-      return when && when.getValue().isDefined() && fields.getAs<FlatSymbolRefAttr>("kernel");
-    };
-    if (!list || !llvm::all_of(list, isVariant))
-      return op->emitOpError() << "'" << name << "' must be a list of 'kernel' and 'when' (P11)";
-  }
-  for (const LaunchField &field : kLaunchFields) {
-    if (field.attr != name)
-      continue;
-    auto fields = dyn_cast<DictionaryAttr>(attr);
-    Attribute value = fields ? fields.get(field.name) : Attribute();
-    if (!fields || (value ? !hasType(field, value) : !field.optional))
-      return op->emitOpError() << "'" << name << "' has no '" << field.name << "', or one of another type (P11)";
-  }
+  struct Rule {
+    StringLiteral name, wanted;
+    bool (*holds)(Attribute);
+  };
+  static constexpr Rule rules[] = {
+      {"disc_plan.symbols", "a list of strings", isListOf<StringAttr>},
+      {"disc_plan.texts", "a list of strings", isListOf<StringAttr>},
+      {"disc_plan.next", "a kernel", [](Attribute attr) { return isa<FlatSymbolRefAttr>(attr); }},
+      {"disc_plan.results", "a 64-bit integer", isNumber},
+      {"disc_plan.buffer_bytes", "a list of expressions",
+       [](Attribute attr) {
+         auto bytes = dyn_cast<DimsAttr>(attr);
+         return bytes && llvm::all_of(bytes.getDims(), [](const SymExpr &expr) { return expr.isDefined(); });
+       }},
+      {"disc_plan.variants", "a list of variants", isListOf<KernelVariantAttr>},
+      {"disc_plan.order", "an order", [](Attribute attr) { return isa<OrderAttr>(attr); }},
+      {"disc_plan.split", "a split", [](Attribute attr) { return isa<SplitAttr>(attr); }},
+      {"disc_plan.update", "an update", [](Attribute attr) { return isa<UpdateAttr>(attr); }},
+      {"disc_plan.library", "a product", [](Attribute attr) { return isa<LibraryProductAttr>(attr); }},
+  };
+  for (const Rule &rule : rules)
+    if (rule.name == name && !rule.holds(attr))
+      return op->emitOpError() << "'" << name << "' must be " << rule.wanted << " (P11)";
   return success();
 }

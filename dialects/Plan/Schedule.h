@@ -28,9 +28,6 @@ LogicalResult verifySchedule(Operation *kernel, KernelKind kind, Block &body, Sc
 /// (P9): `tasks`, `scratch` and `cost`, if there are any, are defined expressions.
 LogicalResult verifyLaunch(Operation *kernel, ExprAttr tasks, ExprAttr scratch, ExprAttr cost);
 
-/// (P10): what is known of the machine is positive, of the right type, and a power of two where it has to be.
-LogicalResult verifyTarget(Operation *op, Attribute target);
-
 /// (P11): what a device's kernel says of its launches (lib/Target/Common/KernelAttrs.h) has the fields of these types.
 LogicalResult verifyDeviceLaunch(Operation *op, StringRef name, Attribute attr);
 

@@ -199,16 +199,33 @@ def Rt_LaunchOp : Rt_Op<"launch"> {
   let hasVerifier = 1;
 }
 
+def Rt_Reads : I32EnumAttrCase<"Reads", 0, "reads">;
+def Rt_Writes : I32EnumAttrCase<"Writes", 1, "writes">;
+def Rt_Number : I32EnumAttrCase<"Number", 2, "number">;
+def Rt_ArgumentUse : I32EnumAttr<"ArgumentUse", "what an argument of a device's kernel is",
+    [Rt_Reads, Rt_Writes, Rt_Number]> {
+  let cppNamespace = "::mlir::disc";
+}
+def Rt_ArgumentUses : TypedArrayAttrBase<Rt_ArgumentUse, "uses of arguments">;
+
 def Rt_DeviceKernelOp : Rt_Op<"device_kernel", [Symbol]> {
   let summary = "a kernel that a device runs: what launches of it need to know";
   let description = [{
-    Stands in the host module for the device function of this name. `writes` has a letter for each argument: `1` for a
-    buffer that the kernel writes, `0` for one that it only reads, `s` for a symbol's value. `host` names the function
-    that does its work where the device is emulated.
+    Stands in the host module for the device function of this name. Each of its arguments is a buffer that the kernel
+    `writes`, one that it only `reads`, or a `number`, such as a symbol's value. `host` names the function that does its
+    work where the device is emulated.
+
+    ```mlir
+    disc_rt.device_kernel @k threads 256 [reads, writes, number] {disc_plan.symbols = ["B"], ...}
+    ```
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$threads, StrAttr:$writes,
+  let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$threads, Rt_ArgumentUses:$uses,
                        OptionalAttr<FlatSymbolRefAttr>:$host);
-  let assemblyFormat = "$sym_name `threads` $threads `writes` $writes (`host` $host^)? attr-dict";
+  let assemblyFormat = "$sym_name `threads` $threads custom<Uses>($uses) (`host` $host^)? attr-dict";
+  let extraClassDeclaration = [{
+    /// What each argument is.
+    ::llvm::SmallVector<ArgumentUse> getArgumentUses();
+  }];
 }
 
 def Rt_SlotOp : Rt_Op<"slot"> {

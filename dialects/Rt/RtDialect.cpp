@@ -77,5 +77,36 @@ LogicalResult EntryOp::verify() {
   return success();
 }
 
+SmallVector<ArgumentUse> DeviceKernelOp::getArgumentUses() {
+  return llvm::map_to_vector(getUses().getAsRange<ArgumentUseAttr>(),
+                             [](ArgumentUseAttr use) { return use.getValue(); });
+}
+
+/// `[reads, writes, number]`
+static ParseResult parseUses(OpAsmParser &parser, ArrayAttr &uses) {
+  SmallVector<Attribute> list;
+  auto parseOne = [&]() -> ParseResult {
+    StringRef word;
+    SMLoc loc = parser.getCurrentLocation();
+    if (failed(parser.parseKeyword(&word)))
+      return failure();
+    std::optional<ArgumentUse> use = symbolizeArgumentUse(word);
+    if (!use)
+      return parser.emitError(loc) << "'" << word << "' is not what an argument may be";
+    list.push_back(ArgumentUseAttr::get(parser.getContext(), *use));
+    return success();
+  };
+  if (failed(parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseOne)))
+    return failure();
+  uses = ArrayAttr::get(parser.getContext(), list);
+  return success();
+}
+
+static void printUses(OpAsmPrinter &printer, DeviceKernelOp op, ArrayAttr) {
+  printer << "[";
+  llvm::interleaveComma(op.getArgumentUses(), printer, [&](ArgumentUse use) { printer << stringifyArgumentUse(use); });
+  printer << "]";
+}
+
 #define GET_OP_CLASSES
 #include "dialects/Rt/RtOps.cpp.inc"

@@ -46,14 +46,6 @@ LogicalResult KernelEmission::checkColumns(int64_t columns, int64_t lanes) {
 #include "lib/Target/CPU/Kinds.cpp.inc"
 
 namespace {
-/// The widest vectors of the module's target; 256 bits when it names none.
-int64_t targetVectorBits(ModuleOp module) {
-  if (auto target = module->getAttrOfType<DictionaryAttr>("disc_plan.target"))
-    if (auto bits = target.getAs<IntegerAttr>("vector_bits"))
-      return bits.getInt();
-  return 256;
-}
-
 LogicalResult emitKernel(KernelEmission &e) {
   KernelKind kind = e.kernel.getKind();
   ScheduleAttrInterface schedule = e.kernel.getScheduleAttr();
@@ -83,7 +75,7 @@ bool kernelReports(KernelFuncOp kernel) {
 struct CpuEmitKernels : disc::impl::CpuEmitKernelsBase<CpuEmitKernels> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    int64_t vectorBits = targetVectorBits(module);
+    int64_t vectorBits = TargetAttr::of(module).getVectorBits();
     ShapeAnalysis shapes(module);
     OpBuilder builder(&getContext());
     auto ptr = LLVM::LLVMPointerType::get(&getContext());

@@ -2,6 +2,7 @@
 #ifndef DISC_LIB_TARGET_CPU_PASSES_H
 #define DISC_LIB_TARGET_CPU_PASSES_H
 
+#include "dialects/Plan/PlanDialect.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"

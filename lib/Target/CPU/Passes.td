@@ -6,7 +6,8 @@ include "mlir/Pass/PassBase.td"
 
 def CpuEmitKernels : Pass<"disc-cpu-emit-kernels", "::mlir::ModuleOp"> {
   let summary = "turn kernels into functions over vectors";
-  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::func::FuncDialect", "::mlir::LLVM::LLVMDialect",
+  let dependentDialects = ["::mlir::disc::PlanDialect", "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect",
+                           "::mlir::LLVM::LLVMDialect",
                            "::mlir::math::MathDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
 }
 

@@ -1,8 +1,8 @@
 //===- DescribeDevice.cpp - the device that a module is for ---------------===//
 //
-//   module attributes {disc_plan.target = {triple = "x86_64-pc-linux-gnu", ...}}
+//   module attributes {disc_plan.target = #disc_plan.target<triple = "x86_64-pc-linux-gnu", ...>}
 // becomes, with {device=cuda warp=32 arch=sm_80,sm_90},
-//   module attributes {disc_plan.target = {arch = ["sm_80", "sm_90"], device = "cuda", triple = ..., warp = 32 : i64}}
+//   module attributes {disc_plan.target = #disc_plan.target<triple = ..., device = "cuda", arch = ["sm_80", "sm_90"]>}
 //
 // Lit test: test/lit/Common/describe-device.mlir.
 //
@@ -10,6 +10,7 @@
 
 #include "lib/Target/Common/Passes.h"
 
+#include "dialects/Plan/PlanDialect.h"
 #include "mlir/IR/Builders.h"
 
 namespace mlir::disc {
@@ -25,16 +26,10 @@ struct DescribeDevice : disc::impl::DescribeDeviceBase<DescribeDevice> {
   using Base::Base;
 
   void runOnOperation() override {
-    constexpr llvm::StringLiteral name = "disc_plan.target";
-    Builder b(&getContext());
-    NamedAttrList target(getOperation()->getAttrOfType<DictionaryAttr>(name));
     SmallVector<StringRef> chips(arch.begin(), arch.end());
-    target.set("device", b.getStringAttr(device));
-    target.set("warp", b.getI64IntegerAttr(warp));
-    if (matrixUnit)
-      target.set("matrix_unit", b.getBoolAttr(true));
-    target.set("arch", b.getStrArrayAttr(chips));
-    getOperation()->setAttr(name, target.getDictionary(&getContext()));
+    ArrayAttr archs = Builder(&getContext()).getStrArrayAttr(chips);
+    TargetAttr target = TargetAttr::of(getOperation()).withDevice(device, archs, warp, matrixUnit);
+    getOperation()->setAttr(TargetAttr::attrName, target);
   }
 };
 } // namespace

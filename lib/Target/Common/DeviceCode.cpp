@@ -69,18 +69,18 @@ std::optional<int64_t> mlir::disc::mostBlocks(DeviceKernelOp kernel, const Shape
 /// Adds attributes for buffers that the kernel only reads, and for the ranges of symbols and of block numbers. With
 /// these ranges LLVM computes indices in 32 bits where these are enough.
 static LogicalResult annotate(gpu::GPUFuncOp kernel, DeviceKernelOp known, const ShapeAnalysis &shapes) {
-  StringRef writes = known.getWrites();
-  if (writes.size() != kernel.getNumArguments())
+  SmallVector<ArgumentUse> uses = known.getArgumentUses();
+  if (uses.size() != kernel.getNumArguments())
     return kernel.emitOpError("its disc_rt.device_kernel describes ")
-           << writes.size() << " arguments, but it has " << kernel.getNumArguments();
+           << uses.size() << " arguments, but it has " << kernel.getNumArguments();
   Builder b(kernel.getContext());
   auto symbols = known->getAttrOfType<ArrayAttr>(kKernelSymbolsAttr);
   unsigned next = 0;
-  for (auto [i, letter] : llvm::enumerate(writes)) {
-    if (letter == '0')
+  for (auto [i, use] : llvm::enumerate(uses)) {
+    if (use == ArgumentUse::Reads)
       kernel.setArgAttr(i, LLVM::LLVMDialect::getReadonlyAttrName(), b.getUnitAttr());
     // Numbers of other kinds may follow the symbols.
-    if (letter != 's' || !symbols || next == symbols.size())
+    if (use != ArgumentUse::Number || !symbols || next == symbols.size())
       continue;
     ShapeAnalysis::Range range = shapes.range(SymExpr::symbol(cast<StringAttr>(symbols[next++]).getValue()));
     if (range.min && range.max && *range.min >= 0 && *range.max < std::numeric_limits<int64_t>::max())
@@ -163,9 +163,8 @@ LogicalResult mlir::disc::convertKernels(gpu::GPUModuleOp module,
 FailureOr<SmallVector<std::string>> mlir::disc::deviceArchs(ModuleOp module, StringRef triple,
                                                             ArrayRef<std::string> chosen) {
   SmallVector<std::string> archs(chosen);
-  auto target = module->getAttrOfType<DictionaryAttr>("disc_plan.target");
-  if (archs.empty() && target)
-    if (auto named = target.getAs<ArrayAttr>("arch"))
+  if (archs.empty())
+    if (ArrayAttr named = TargetAttr::of(module).getArch())
       for (auto name : named.getAsRange<StringAttr>())
         archs.push_back(name.str());
   if (archs.empty())

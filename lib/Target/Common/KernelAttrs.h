@@ -35,47 +35,19 @@ inline constexpr llvm::StringLiteral kKernelCallAttr = "disc_plan.reports_to_cal
 inline constexpr llvm::StringLiteral kKernelBuffersAttr = "disc_plan.buffer_bytes";
 inline constexpr llvm::StringLiteral kKernelResultsAttr = "disc_plan.results";
 
-/// On a device's kernel: the product that a library may do in its place, see LibraryProductAttrs.
+/// On a device's kernel: the product that a library may do in its place, a LibraryProductAttr.
 inline constexpr llvm::StringLiteral kKernelLibraryAttr = "disc_plan.library";
 
-/// On a device's kernel that has others for some sizes: a list of `kernel` and `when`. The first runs of which `when`
-/// is positive, or the kernel itself.
+/// On a device's kernel that has others for some sizes: a list of KernelVariantAttrs. The first runs of which `when` is
+/// positive, or the kernel itself.
 inline constexpr llvm::StringLiteral kKernelVariantsAttr = "disc_plan.variants";
 
-/// An entry of that list.
-struct VariantAttrs {
-  FlatSymbolRefAttr kernel;
-  SymExpr when;
-
-  DictionaryAttr toAttr(MLIRContext *context) const;
-  static VariantAttrs fromAttr(DictionaryAttr attr);
-};
-
-/// On a device's kernel that is the first of several, which put things in order: see OrderAttrs.
+/// On a device's kernel that is the first of several, which put things in order (lib/Target/GPU/DeviceOrder.h): an
+/// OrderAttr.
 inline constexpr llvm::StringLiteral kKernelOrderAttr = "disc_plan.order";
 
-/// The other kernels of a call that puts things in order (lib/Target/GPU/DeviceOrder.h): each of `rows` rows of
-/// `length` things apart.
-struct OrderAttrs {
-  FlatSymbolRefAttr merge, last;
-  SymExpr rows, length;
-
-  DictionaryAttr toAttr(MLIRContext *context) const;
-  static OrderAttrs fromAttr(DictionaryAttr attr);
-};
-
-/// On a device's kernel that reduces: see SplitAttrs.
+/// On a device's kernel that reduces: a SplitAttr.
 inline constexpr llvm::StringLiteral kKernelSplitAttr = "disc_plan.split";
-
-/// The kernels that do the same in parts, of which there are at most so many.
-struct SplitAttrs {
-  FlatSymbolRefAttr part, whole;
-  SymExpr most;
-  SymExpr values; // that each part gives
-
-  DictionaryAttr toAttr(MLIRContext *context) const;
-  static SplitAttrs fromAttr(DictionaryAttr attr);
-};
 
 /// On a device's kernel: another one, which is launched before it, or before the library that does its product, with
 /// the same arguments.
@@ -95,32 +67,8 @@ inline constexpr llvm::StringLiteral kConstantAttr = "disc_plan.constant";
 /// Of an image: every kernel waits itself for those before it.
 inline constexpr llvm::StringLiteral kEarlyAttr = "early";
 
-/// On a device's kernel that changes its first operand: see UpdateAttrs.
+/// On a device's kernel that changes its first operand: an UpdateAttr.
 inline constexpr llvm::StringLiteral kKernelUpdateAttr = "disc_plan.update";
-
-/// How the first operand comes to be where the kernel changes it.
-struct UpdateAttrs {
-  int64_t result = 0;     // which of the kernel's buffers is the first result
-  SymExpr bytes;          // of it
-  FlatSymbolRefAttr copy; // the kernel that copies; null: both are dense, and may be one
-
-  DictionaryAttr toAttr(MLIRContext *context) const;
-  static UpdateAttrs fromAttr(DictionaryAttr attr);
-};
-
-/// A product of matrices c = a * b of a kernel, as disc_device_product says it.
-struct LibraryProductAttrs {
-  SmallVector<int64_t> operands; // which of the kernel's buffers are a, b, c and, if there is one, the bias
-  SmallVector<SymExpr> extents;  // batch, m, n, k; elements from a batch's matrix to the next in a, b, c
-  int64_t dtype = 0;             // enum disc_dtype
-  SymExpr when;                  // positive where the library is to be asked
-  bool aColumns = false, bColumns = false;
-  bool geluTanh = false;      // of the sum with the bias
-  FlatSymbolRefAttr epilogue; // the kernel that does the rest; null if there is none
-
-  DictionaryAttr toAttr(MLIRContext *context) const;
-  static LibraryProductAttrs fromAttr(DictionaryAttr attr);
-};
 
 /// Keeps what launches of `kernel` need on the function emitted for it.
 inline void copyLaunchAttrs(KernelFuncOp kernel, Operation *function) {

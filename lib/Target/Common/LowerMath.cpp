@@ -33,6 +33,7 @@
 #include "lib/Target/Common/MathEmitter.h"
 #include "lib/Target/Common/Passes.h"
 
+#include "dialects/Plan/PlanDialect.h"
 #include "mlir/Conversion/MathToLibm/MathToLibm.h"
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -339,18 +340,9 @@ template <typename Op, arith::CmpFPredicate predicate> struct ExpandExtreme : Op
   }
 };
 
-/// Those of a target that is not described have it.
-bool targetHasFma(ModuleOp module) {
-  auto target = module->getAttrOfType<DictionaryAttr>("disc_plan.target");
-  auto fma = target ? target.getAs<BoolAttr>("fma") : BoolAttr();
-  return !fma || fma.getValue();
-}
+bool targetHasFma(ModuleOp module) { return disc::TargetAttr::of(module).getFma(); }
 
-bool targetIsArm32(ModuleOp module) {
-  auto target = module->getAttrOfType<DictionaryAttr>("disc_plan.target");
-  auto triple = target ? target.getAs<StringAttr>("triple") : StringAttr();
-  return triple && triple.getValue().starts_with("arm");
-}
+bool targetIsArm32(ModuleOp module) { return disc::TargetAttr::of(module).getTriple().starts_with("arm"); }
 
 struct LowerMath : disc::impl::LowerMathBase<LowerMath> {
   using LowerMathBase::LowerMathBase;

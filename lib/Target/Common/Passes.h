@@ -2,6 +2,7 @@
 #ifndef DISC_LIB_TARGET_COMMON_PASSES_H
 #define DISC_LIB_TARGET_COMMON_PASSES_H
 
+#include "dialects/Plan/PlanDialect.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"

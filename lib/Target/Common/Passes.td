@@ -25,11 +25,13 @@ def DescribeDevice : Pass<"disc-describe-device", "::mlir::ModuleOp"> {
     Option<"matrixUnit", "matrix-unit", "bool", "false", "warps multiply fragments of matrices, as NVIDIA's do">,
     ListOption<"arch", "arch", "std::string", "kinds of chips that images are made for">,
   ];
+  let dependentDialects = ["::mlir::disc::PlanDialect"];
 }
 
 def LowerMath : Pass<"disc-lower-math", "::mlir::ModuleOp"> {
   let summary = "replace transcendental functions by polynomials, half types by f32";
-  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
+  let dependentDialects = ["::mlir::disc::PlanDialect", "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
+                           "::mlir::math::MathDialect",
                            "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
   let options = [Option<"nativeBf16", "native-bf16", "bool", /*default=*/"false",
                         "the target's code generator converts bf16 without a library">,

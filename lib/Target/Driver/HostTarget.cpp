@@ -283,67 +283,40 @@ llvm::Expected<std::vector<std::string>> HostTarget::enabled(ArrayRef<StringRef>
   return result;
 }
 
-HostTarget HostTarget::fromAttr(DictionaryAttr attr) {
+HostTarget HostTarget::fromAttr(TargetAttr attr) {
   HostTarget target;
-  auto text = [&](StringRef name, std::string &field) {
-    if (auto value = attr.getAs<StringAttr>(name))
-      field = value.str();
-  };
-  auto number = [&](StringRef name, int64_t &field) {
-    if (auto value = attr.getAs<IntegerAttr>(name))
-      field = value.getInt();
-  };
-  text("triple", target.triple);
-  text("cpu", target.cpu);
-  text("features", target.features);
-  number("vector_bits", target.vectorBits);
-  number("vector_registers", target.vectorRegisters);
-  number("sve_bits", target.sveBits);
-  number("l1d_bytes", target.l1dBytes);
-  number("l1d_ways", target.l1dWays);
-  number("l2_bytes", target.l2Bytes);
-  number("l3_bytes", target.l3Bytes);
-  number("cores", target.cores);
-  auto flag = [&](StringRef name, bool &field) {
-    if (auto value = attr.getAs<BoolAttr>(name))
-      field = value.getValue();
-  };
-  flag("fma", target.fma);
-  flag("bf16_dot", target.bf16Dot);
-  flag("i16_dot", target.i16Dot);
-  flag("i8_dot", target.i8Dot);
-  flag("i8_dot_mixed", target.i8DotMixed);
+  target.triple = attr.getTriple();
+  target.cpu = attr.getCpu();
+  target.features = attr.getFeatures();
+  target.vectorBits = attr.getVectorBits();
+  target.vectorRegisters = attr.numVectorRegisters();
+  target.sveBits = attr.getSveBits();
+  target.l1dBytes = attr.getL1dBytes();
+  target.l1dWays = attr.getL1dWays();
+  target.l2Bytes = attr.getL2Bytes();
+  target.l3Bytes = attr.getL3Bytes();
+  target.cores = attr.getCores();
+  target.fma = attr.getFma();
+  target.bf16Dot = attr.getBf16Dot();
+  target.i16Dot = attr.getI16Dot();
+  target.i8Dot = attr.getI8Dot();
+  target.i8DotMixed = attr.getI8DotMixed();
   return target;
 }
 
-DictionaryAttr HostTarget::toAttr(MLIRContext *context) const {
-  Builder b(context);
-  return b.getDictionaryAttr({
-      b.getNamedAttr("triple", b.getStringAttr(triple)),
-      b.getNamedAttr("cpu", b.getStringAttr(cpu)),
-      b.getNamedAttr("features", b.getStringAttr(features)),
-      b.getNamedAttr("vector_bits", b.getI64IntegerAttr(vectorBits)),
-      b.getNamedAttr("vector_registers", b.getI64IntegerAttr(vectorRegisters)),
-      b.getNamedAttr("sve_bits", b.getI64IntegerAttr(sveBits)),
-      b.getNamedAttr("l1d_bytes", b.getI64IntegerAttr(l1dBytes)),
-      b.getNamedAttr("l1d_ways", b.getI64IntegerAttr(l1dWays)),
-      b.getNamedAttr("l2_bytes", b.getI64IntegerAttr(l2Bytes)),
-      b.getNamedAttr("l3_bytes", b.getI64IntegerAttr(l3Bytes)),
-      b.getNamedAttr("cores", b.getI64IntegerAttr(cores)),
-      b.getNamedAttr("fma", b.getBoolAttr(fma)),
-      b.getNamedAttr("bf16_dot", b.getBoolAttr(bf16Dot)),
-      b.getNamedAttr("i16_dot", b.getBoolAttr(i16Dot)),
-      b.getNamedAttr("i8_dot", b.getBoolAttr(i8Dot)),
-      b.getNamedAttr("i8_dot_mixed", b.getBoolAttr(i8DotMixed)),
-  });
+TargetAttr HostTarget::toAttr(MLIRContext *context) const {
+  return TargetAttr::get(context, triple, cpu, features, vectorBits, vectorRegisters, sveBits, l1dBytes, l1dWays,
+                         l2Bytes, l3Bytes, cores, fma, bf16Dot, i16Dot, i8Dot, i8DotMixed, /*device=*/"", /*arch=*/{},
+                         TargetDefaults::warp, /*matrix_unit=*/false);
 }
 
 void mlir::disc::setHostTarget(ModuleOp module, const HostTarget &target) {
-  module->setAttr(kTargetAttrName, target.toAttr(module.getContext()));
+  module.getContext()->loadDialect<PlanDialect>();
+  module->setAttr(TargetAttr::attrName, target.toAttr(module.getContext()));
 }
 
 HostTarget mlir::disc::getHostTarget(ModuleOp module) {
-  if (auto attr = module->getAttrOfType<DictionaryAttr>(kTargetAttrName)) {
+  if (auto attr = module->getAttrOfType<TargetAttr>(TargetAttr::attrName)) {
     HostTarget target = HostTarget::fromAttr(attr);
     if (!target.triple.empty())
       return target;

@@ -3,6 +3,7 @@
 #ifndef DISC_TARGET_DRIVER_HOSTTARGET_H
 #define DISC_TARGET_DRIVER_HOSTTARGET_H
 
+#include "dialects/Plan/PlanDialect.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/Support/Error.h"
@@ -12,9 +13,7 @@
 
 namespace mlir::disc {
 
-/// What schedules and code generation need to know of a CPU. It crosses the
-/// stages as the module attribute `disc_plan.target`, so that IR printed on one
-/// machine compiles to the same code on another.
+/// A CPU as it is found or asked for. Compilations know it by the module's `TargetAttr`.
 struct HostTarget {
   std::string triple;
   std::string cpu;      // as in -mcpu, e.g. "znver4"
@@ -53,17 +52,14 @@ struct HostTarget {
   llvm::StringRef machine() const;
   static llvm::StringRef ownMachine();
 
-  /// The value of `disc_plan.target`; missing entries keep their defaults.
-  static HostTarget fromAttr(DictionaryAttr attr);
+  /// What `disc_plan.target` says of the CPU.
+  static HostTarget fromAttr(TargetAttr attr);
 
   /// Which of `features` ("avx2") its code may use.
   llvm::Expected<std::vector<std::string>> enabled(llvm::ArrayRef<llvm::StringRef> features) const;
 
-  DictionaryAttr toAttr(MLIRContext *context) const;
+  TargetAttr toAttr(MLIRContext *context) const;
 };
-
-/// The name of the module attribute.
-inline constexpr llvm::StringLiteral kTargetAttrName = "disc_plan.target";
 
 /// Makes LLVM's back ends known, once.
 void initializeTargets();

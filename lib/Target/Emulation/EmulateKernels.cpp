@@ -11,7 +11,7 @@
 //       gpu.return
 //     }
 //   }
-//   disc_rt.device_kernel @k threads 256 writes "1s"
+//   disc_rt.device_kernel @k threads 256 [writes, number]
 //
 // becomes
 //
@@ -24,7 +24,7 @@
 //     %v = llvm.call @disc_rt_emulate_shuffle(%thread, @k_site_1, %bits, %offset, %width) ...
 //     return
 //   }
-//   disc_rt.device_kernel @k threads 256 writes "1s" host @k_emulated
+//   disc_rt.device_kernel @k threads 256 [writes, number] host @k_emulated
 //
 // There is one address space then, and shared memory is what the runtime gives to the block. With `check` there is
 //
@@ -202,7 +202,8 @@ LogicalResult KernelEmulation::emitExtents() {
   b.setInsertionPointAfterValue(arguments.back());
   ShapeAnalysis shapes(module);
   auto names = stub->getAttrOfType<ArrayAttr>(kKernelSymbolsAttr);
-  size_t first = std::min(stub.getWrites().find('s'), arguments.size());
+  SmallVector<ArgumentUse> uses = stub.getArgumentUses();
+  size_t first = std::min<size_t>(llvm::find(uses, ArgumentUse::Number) - uses.begin(), arguments.size());
   ExprEmitter exprs(b, shapes, [&](StringRef name) -> Value {
     for (size_t i = 0; names && i < names.size() && first + i < arguments.size(); ++i)
       if (cast<StringAttr>(names[i]).getValue() == name)

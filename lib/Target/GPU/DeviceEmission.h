@@ -17,6 +17,8 @@ struct DeviceEmission {
   bool startsEarly; ///< Kernels start before those that they depend on have finished, and wait for them.
   llvm::StringMap<llvm::SmallBitVector> constants; ///< The operands of each kernel that no launch changes.
 
+  ExprAttr expr(const SymExpr &e) { return ExprAttr::get(b.getContext(), shapes.simplify(e)); }
+
   /// The function has `extra` more arguments than the kernel, after its symbols: numbers and addresses.
   FailureOr<DeviceKernelOp> add(KernelFuncOp kernel, const Twine &name,
                                 function_ref<LogicalResult(DeviceKernel &)> emit, ArrayRef<Type> extra = {});

@@ -13,7 +13,8 @@
 //       %u = block * 256 + thread ; scf.for ... { llvm.load : vector<4xf32>, math.tanh, llvm.store }
 //     }
 //   }
-//   disc_rt.device_kernel @k threads 256 writes "01s" {disc_plan.tasks = ..., disc_plan.symbols = ["B"], ...}
+//   disc_rt.device_kernel @k threads 256 [reads, writes, number] {disc_plan.tasks = ..., disc_plan.symbols = ["B"],
+//   ...}
 //
 // The code is the same for NVIDIA and AMD, except for the number of threads in a warp, which the target has. With
 // `matrix_unit` each kernel begins with
@@ -131,16 +132,20 @@ FailureOr<DeviceKernelOp> DeviceEmission::add(KernelFuncOp kernel, const Twine &
   unsigned buffers = kernel.getNumInputs() + kernel.getNumResults(), numSymbols = kernel.getSymbols().size();
   SmallVector<Type> types(buffers, LLVM::LLVMPointerType::get(b.getContext(), 1));
   types.append(numSymbols, b.getI64Type());
-  std::string writes =
-      std::string(kernel.getNumInputs(), '0') + std::string(kernel.getNumResults(), '1') + std::string(numSymbols, 's');
+  SmallVector<Attribute> uses;
+  auto use = [&](size_t count, ArgumentUse how) { uses.append(count, ArgumentUseAttr::get(b.getContext(), how)); };
+  use(kernel.getNumInputs(), ArgumentUse::Reads);
+  use(kernel.getNumResults(), ArgumentUse::Writes);
+  use(numSymbols, ArgumentUse::Number);
   for (Type type : extra) {
     types.push_back(type);
-    writes += isa<LLVM::LLVMPointerType>(type) ? '1' : 's';
+    use(1, isa<LLVM::LLVMPointerType>(type) ? ArgumentUse::Writes : ArgumentUse::Number);
   }
   if (!texts.empty()) {
     types.push_back(LLVM::LLVMPointerType::get(b.getContext(), 1));
     types.append(texts.size(), b.getI64Type());
-    writes += "1" + std::string(texts.size(), 's');
+    use(1, ArgumentUse::Writes);
+    use(texts.size(), ArgumentUse::Number);
   }
   int64_t threads = kernel.getScheduleAttr().getBlockThreads();
 
@@ -148,7 +153,6 @@ FailureOr<DeviceKernelOp> DeviceEmission::add(KernelFuncOp kernel, const Twine &
   auto function = gpu::GPUFuncOp::create(b, loc, name.str(), b.getFunctionType(types, {}));
   function->setAttr(gpu::GPUDialect::getKernelFuncAttrName(), b.getUnitAttr());
   function.setKnownBlockSizeAttr(b.getDenseI32ArrayAttr({int32_t(threads), 1, 1}));
-  function->setAttr("disc_plan.writes", b.getStringAttr(writes));
   // For checks of accesses: in an arena, one buffer directly follows another.
   for (auto [i, bytes] : llvm::enumerate(bufferBytes(kernel, shapes)))
     if (llvm::all_of(bytes.symbols(), [&](StringRef name) {
@@ -170,7 +174,7 @@ FailureOr<DeviceKernelOp> DeviceEmission::add(KernelFuncOp kernel, const Twine &
     return failure();
 
   b.setInsertionPoint(kernel);
-  auto stub = DeviceKernelOp::create(b, loc, name.str(), threads, writes, FlatSymbolRefAttr());
+  auto stub = DeviceKernelOp::create(b, loc, name.str(), threads, b.getArrayAttr(uses), FlatSymbolRefAttr());
   if (!texts.empty())
     stub->setAttr(kKernelTextsAttr, b.getStrArrayAttr(texts));
   copyLaunchAttrs(kernel, stub);
@@ -200,26 +204,25 @@ LogicalResult DeviceEmission::addCall(KernelFuncOp kernel, CallFunctionOp call) 
     auto last = step("_last", f.blocks(), emitLast, extra);
     if (failed(first) || failed(merge) || failed(last))
       return failure();
-    OrderAttrs attrs{nameOf(*merge), nameOf(*last), shapes.simplify(order->rows), shapes.simplify(order->length)};
-    (*first)->setAttr(kKernelOrderAttr, attrs.toAttr(b.getContext()));
+    (*first)->setAttr(kKernelOrderAttr, OrderAttr::get(b.getContext(), nameOf(*merge), nameOf(*last), expr(order->rows),
+                                                       expr(order->length)));
   } else if (failed(first = step("", f.blocks(), emitLast))) {
     return failure();
   }
   if (call.getInPlace()) {
-    UpdateAttrs attrs;
-    attrs.result = kernel.getNumInputs();
+    FlatSymbolRefAttr copyName;
     SmallVector<SymExpr> dims = shapes.dims(call.getOutputs()[0]);
     SymExpr elements = SymExpr::product(dims);
-    attrs.bytes = shapes.simplify(elements * SymExpr(byteSize(getElementTypeOrSelf(call.getOutputs()[0].getType()))));
+    SymExpr bytes = elements * SymExpr(byteSize(getElementTypeOrSelf(call.getOutputs()[0].getType())));
     auto isDense = [&](unsigned buffer) { return Layout::get(kernel.getLayout(buffer)).isContiguous(dims); };
     // Only a dense operand may share the result's memory; another one is copied element by element.
     if (!isDense(0) || !isDense(kernel.getNumInputs())) {
       auto copy = step("_copy", SymExpr::ceilDiv(elements, SymExpr(DeviceFunction::kThreads)), emitOperandCopy);
       if (failed(copy))
         return failure();
-      attrs.copy = nameOf(*copy);
+      copyName = nameOf(*copy);
     }
-    (*first)->setAttr(kKernelUpdateAttr, attrs.toAttr(b.getContext()));
+    (*first)->setAttr(kKernelUpdateAttr, UpdateAttr::get(b.getContext(), kernel.getNumInputs(), expr(bytes), copyName));
   }
   return success();
 }
@@ -247,7 +250,8 @@ DeviceEmission::addSchedules(KernelFuncOp kernel,
       return failure();
     if (isLast && !others.empty())
       (*stub)->setAttr(kKernelVariantsAttr, b.getArrayAttr(others));
-    others.push_back(VariantAttrs{FlatSymbolRefAttr::get(stub->getSymNameAttr()), variant.when}.toAttr(b.getContext()));
+    others.push_back(KernelVariantAttr::get(b.getContext(), FlatSymbolRefAttr::get(stub->getSymNameAttr()),
+                                            ExprAttr::get(b.getContext(), variant.when)));
   }
   return stub;
 }
@@ -293,10 +297,10 @@ FailureOr<DeviceKernelOp> DeviceEmission::addReduction(KernelFuncOp kernel) {
     int64_t values = 0;
     for (const PlannedReduction &reduction : plan->reductions)
       values += reduction.combiners.size();
-    SplitAttrs attrs{FlatSymbolRefAttr::get(parts->getSymNameAttr()), FlatSymbolRefAttr::get(whole->getSymNameAttr()),
-                     shapes.simplify(SymExpr::ceilDiv(plan->size(plan->reduced), SymExpr(part))),
-                     shapes.simplify(points * SymExpr(values))};
-    (*all)->setAttr(kKernelSplitAttr, attrs.toAttr(b.getContext()));
+    (*all)->setAttr(kKernelSplitAttr, SplitAttr::get(b.getContext(), FlatSymbolRefAttr::get(parts->getSymNameAttr()),
+                                                     FlatSymbolRefAttr::get(whole->getSymNameAttr()),
+                                                     expr(SymExpr::ceilDiv(plan->size(plan->reduced), SymExpr(part))),
+                                                     expr(points * SymExpr(values))));
     return all;
   });
 }
@@ -364,6 +368,7 @@ LogicalResult DeviceEmission::addLibrary(KernelFuncOp kernel, DeviceKernelOp stu
   std::optional<LibraryProduct> product = libraryProduct(kernel, shapes);
   if (!product)
     return success();
+  FlatSymbolRefAttr epilogue;
   if (!product->isWhole) {
     constexpr int64_t threads = 256, width = 4;
     kernel.setScheduleAttr(DeviceLoopScheduleAttr::get(b.getContext(), threads, width, /*points=*/0));
@@ -373,9 +378,9 @@ LogicalResult DeviceEmission::addLibrary(KernelFuncOp kernel, DeviceKernelOp stu
                                          [&](DeviceKernel &k) { return emitDeviceEpilogue(k, *product); });
     if (failed(rest))
       return failure();
-    product->attrs.epilogue = FlatSymbolRefAttr::get(rest->getSymNameAttr());
+    epilogue = FlatSymbolRefAttr::get(rest->getSymNameAttr());
   }
-  stub->setAttr(kKernelLibraryAttr, product->attrs.toAttr(b.getContext()));
+  stub->setAttr(kKernelLibraryAttr, product->attr(b.getContext(), epilogue));
   return success();
 }
 
@@ -441,21 +446,14 @@ struct GpuEmitKernels : disc::impl::GpuEmitKernelsBase<GpuEmitKernels> {
     ModuleOp module = getOperation();
     MLIRContext *context = &getContext();
     SmallVector<KernelFuncOp> kernels(module.getOps<KernelFuncOp>());
-    int64_t warp = 32;
-    bool hasMatrixUnit = false;
-    if (auto target = module->getAttrOfType<DictionaryAttr>("disc_plan.target")) {
-      if (auto width = target.getAs<IntegerAttr>("warp"))
-        warp = width.getInt();
-      if (auto unit = target.getAs<BoolAttr>("matrix_unit"))
-        hasMatrixUnit = unit.getValue();
-    }
+    TargetAttr target = TargetAttr::of(module);
     ShapeAnalysis shapes(module);
     OpBuilder b(context);
     module->setAttr(gpu::GPUDialect::getContainerModuleAttrName(), b.getUnitAttr());
     b.setInsertionPointToEnd(module.getBody());
     auto device = gpu::GPUModuleOp::create(b, module.getLoc(), "kernels");
     // Chips with NVIDIA's matrix unit also have its other operations. In images for chips without one it is removed.
-    DeviceEmission emission{b, device, shapes, warp, hasMatrixUnit, constantOperands(module)};
+    DeviceEmission emission{b, device, shapes, target.getWarp(), target.getMatrixUnit(), constantOperands(module)};
     for (KernelFuncOp kernel : kernels) {
       auto kind = dyn_cast<DeviceKind>(kernel.getKind());
       if (!kind) {

@@ -285,7 +285,7 @@ std::optional<LibraryProduct> disc::libraryProduct(KernelFuncOp kernel, ShapeAna
   // How exact their tanh is the libraries do not say; it is good enough for what is rounded to 16 bits.
   if (bias && !element.isF32() && GeluTanh(out.origin).is(whole)) {
     out.origin = whole;
-    out.attrs.geluTanh = true;
+    out.geluTanh = true;
   }
   if (!out.origin || getElementTypeOrSelf(out.origin.getType()) != element ||
       !keepsPositions(yields[0], out.origin, shapes))
@@ -293,14 +293,14 @@ std::optional<LibraryProduct> disc::libraryProduct(KernelFuncOp kernel, ShapeAna
   out.isWhole = whole == out.origin;
 
   SymExpr m = own.size(own.rows), n = own.size(own.columns), k = own.size(own.depth);
-  out.attrs.operands = {a->argument, b->argument, result};
+  out.operands = {a->argument, b->argument, result};
   if (bias)
-    out.attrs.operands.push_back(*bias);
-  out.attrs.extents = {own.size(own.batch), m, n, k, a->apart, b->apart, m * n};
-  out.attrs.when = when.getValue();
-  out.attrs.dtype = element.isF32() ? DISC_F32 : element.isF16() ? DISC_F16 : DISC_BF16;
-  out.attrs.aColumns = a->byColumns;
-  out.attrs.bColumns = b->byColumns;
+    out.operands.push_back(*bias);
+  out.extents = {own.size(own.batch), m, n, k, a->apart, b->apart, m * n};
+  out.when = when.getValue();
+  out.dtype = element.isF32() ? DISC_F32 : element.isF16() ? DISC_F16 : DISC_BF16;
+  out.aColumns = a->byColumns;
+  out.bColumns = b->byColumns;
   return out;
 }
 

@@ -14,9 +14,21 @@
 namespace mlir::disc {
 
 struct LibraryProduct {
-  LibraryProductAttrs attrs; // but for the name of the kernel of what is left
-  Value origin;              // the tensor that the library makes: the sums, or what follows from them
-  bool isWhole = false;      // nothing is left to do
+  /// As the fields of LibraryProductAttr.
+  SmallVector<int64_t> operands;
+  SmallVector<SymExpr> extents;
+  int64_t dtype = 0;
+  SymExpr when;
+  bool aColumns = false, bColumns = false, geluTanh = false;
+  /// The tensor that the library makes: the sums, or what follows from them.
+  Value origin;
+  /// Nothing is left to do.
+  bool isWhole = false;
+
+  LibraryProductAttr attr(MLIRContext *context, FlatSymbolRefAttr epilogue) const {
+    return LibraryProductAttr::get(context, DenseI64ArrayAttr::get(context, operands), DimsAttr::get(context, extents),
+                                   dtype, ExprAttr::get(context, when), aColumns, bColumns, geluTanh, epilogue);
+  }
 };
 
 /// The product of a contraction kernel as a library would do it; nothing if none could: its matrices have gaps, or the

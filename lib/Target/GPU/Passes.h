@@ -2,6 +2,7 @@
 #ifndef DISC_LIB_TARGET_GPU_PASSES_H
 #define DISC_LIB_TARGET_GPU_PASSES_H
 
+#include "dialects/Plan/PlanDialect.h"
 #include "dialects/Rt/RtDialect.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"

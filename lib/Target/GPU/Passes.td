@@ -6,7 +6,8 @@ include "mlir/Pass/PassBase.td"
 
 def GpuEmitKernels : Pass<"disc-gpu-emit-kernels", "::mlir::ModuleOp"> {
   let summary = "turn kernels into functions of a gpu.module";
-  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::disc::RtDialect", "::mlir::gpu::GPUDialect",
+  let dependentDialects = ["::mlir::disc::PlanDialect", "::mlir::arith::ArithDialect", "::mlir::disc::RtDialect",
+                           "::mlir::gpu::GPUDialect",
                            "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect", "::mlir::NVVM::NVVMDialect", "::mlir::scf::SCFDialect",
                            "::mlir::vector::VectorDialect"];
 }

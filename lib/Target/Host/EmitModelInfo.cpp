@@ -299,8 +299,11 @@ FailureOr<StringAttr> TableEmitter::device() {
         return kernel.emitOpError() << "names no function: " << name;
       host = Field(function);
     }
-    kernels.push_back(
-        {text(kernel.getSymName()), static_cast<int64_t>(kernel.getThreads()), 0, host, text(kernel.getWrites())});
+    // As disc_device_kernel writes them.
+    std::string uses;
+    for (ArgumentUse use : kernel.getArgumentUses())
+      uses += use == ArgumentUse::Reads ? '0' : use == ArgumentUse::Writes ? '1' : 's';
+    kernels.push_back({text(kernel.getSymName()), static_cast<int64_t>(kernel.getThreads()), 0, host, text(uses)});
   }
   StringAttr name = deviceOf(module);
   if (!name && kernels.empty())
@@ -373,8 +376,8 @@ LogicalResult TableEmitter::emit() {
 }
 
 StringAttr disc::deviceOf(ModuleOp module) {
-  auto target = module->getAttrOfType<DictionaryAttr>("disc_plan.target");
-  return target ? target.getAs<StringAttr>("device") : StringAttr();
+  StringRef device = TargetAttr::of(module).getDevice();
+  return device.empty() ? StringAttr() : StringAttr::get(module.getContext(), device);
 }
 
 LogicalResult mlir::disc::emitModelInfo(ModuleOp module, EntryOp main, const ModelInfo &info,

@@ -80,12 +80,12 @@ private:
   LogicalResult launchOnDevice(LaunchOp op, DeviceKernelOp kernel);
   Value blocksOf(LaunchOp op, DeviceKernelOp kernel);
   Value ofVariant(LaunchOp op, DeviceKernelOp kernel, function_ref<Value(DeviceKernelOp)> value);
-  LogicalResult bringOperand(LaunchOp op, const UpdateAttrs &update);
-  LogicalResult launchInParts(LaunchOp op, DeviceKernelOp kernel, const SplitAttrs &split);
-  LogicalResult launchOrdered(LaunchOp op, DeviceKernelOp kernel, const OrderAttrs &order);
+  LogicalResult bringOperand(LaunchOp op, UpdateAttr update);
+  LogicalResult launchInParts(LaunchOp op, DeviceKernelOp kernel, SplitAttr split);
+  LogicalResult launchOrdered(LaunchOp op, DeviceKernelOp kernel, OrderAttr order);
   /// The arguments of a device's kernel, with `extra` slots of the runtime's own after the symbols.
   FailureOr<std::pair<Value, size_t>> deviceArguments(LaunchOp op, DeviceKernelOp kernel, size_t extra);
-  Value productTable(DeviceKernelOp kernel, const LibraryProductAttrs &product);
+  Value productTable(DeviceKernelOp kernel, LibraryProductAttr product);
   int64_t numberOf(DeviceKernelOp kernel);
   LogicalResult storeArguments(LaunchOp op, ArrayAttr symbolNames, Value args, size_t &slot);
   Value readDevice(LLVM::LoadOp load);

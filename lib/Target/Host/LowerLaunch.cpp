@@ -176,32 +176,31 @@ LogicalResult EntryLowering::lowerDeviceLaunch(LaunchOp op, DeviceKernelOp kerne
     if (failed(launchOnDevice(op, before)))
       return failure();
   }
-  auto library = kernel->getAttrOfType<DictionaryAttr>(kKernelLibraryAttr);
-  if (!library)
+  auto product = kernel->getAttrOfType<LibraryProductAttr>(kKernelLibraryAttr);
+  if (!product)
     return launchOnDevice(op, kernel);
   Location loc = op.getLoc();
-  LibraryProductAttrs product = LibraryProductAttrs::fromAttr(library);
-  for (int64_t operand : product.operands)
+  ArrayRef<int64_t> operands = product.getOperands().asArrayRef();
+  for (int64_t operand : operands)
     if (failed(checkBuffer(op, operand)))
       return failure();
   SmallVector<Value> extents;
-  for (const SymExpr &e : product.extents)
+  for (const SymExpr &e : product.getExtents().getDims())
     if (Value value = emitExpr(op, e))
       extents.push_back(toI64(loc, value));
     else
       return failure();
-  Value when = emitExpr(op, product.when);
+  Value when = emitExpr(op, product.getWhen().getValue());
   if (!when)
     return failure();
   Value isLarge = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sgt, toI64(loc, when), constant64(loc, 0));
   Block *before = b.getInsertionBlock(), *large = b.createBlock(exit);
-  Value array = slots(loc, product.operands.size() + extents.size());
-  for (auto [i, operand] : llvm::enumerate(product.operands))
+  Value array = slots(loc, operands.size() + extents.size());
+  for (auto [i, operand] : llvm::enumerate(operands))
     store(loc, mapped(op.getBuffers()[operand]), array, i);
   for (auto [i, extent] : llvm::enumerate(extents))
-    store(loc, extent, array, product.operands.size() + i);
-  Value numbers =
-      LLVM::GEPOp::create(b, loc, ptr, i64, array, ArrayRef<LLVM::GEPArg>{int32_t(product.operands.size())});
+    store(loc, extent, array, operands.size() + i);
+  Value numbers = LLVM::GEPOp::create(b, loc, ptr, i64, array, ArrayRef<LLVM::GEPArg>{int32_t(operands.size())});
   Value status =
       runtime.call(b, loc, "disc_rt_device_matmul", i32, {call, productTable(kernel, product), array, numbers});
   Value none = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(DISC_RT_UNSUPPORTED));
@@ -215,10 +214,11 @@ LogicalResult EntryLowering::lowerDeviceLaunch(LaunchOp op, DeviceKernelOp kerne
   };
   auto done = side([&] {
     checkStatus(loc, status);
-    if (!product.epilogue)
+    FlatSymbolRefAttr name = product.getEpilogue();
+    if (!name)
       return success();
-    auto epilogue = module.lookupSymbol<DeviceKernelOp>(product.epilogue);
-    return epilogue ? launchOnDevice(op, epilogue) : op.emitOpError() << "names no kernel: " << product.epilogue;
+    auto epilogue = module.lookupSymbol<DeviceKernelOp>(name);
+    return epilogue ? launchOnDevice(op, epilogue) : op.emitOpError() << "names no kernel: " << name;
   });
   auto own = side([&] { return launchOnDevice(op, kernel); });
   if (!done.first || !own.first)
@@ -237,15 +237,16 @@ LogicalResult EntryLowering::lowerDeviceLaunch(LaunchOp op, DeviceKernelOp kerne
 }
 
 /// The address of a disc_device_product.
-Value EntryLowering::productTable(DeviceKernelOp kernel, const LibraryProductAttrs &product) {
+Value EntryLowering::productTable(DeviceKernelOp kernel, LibraryProductAttr product) {
   std::string name = ("disc_product_" + kernel.getSymName()).str();
   if (!module.lookupSymbol(name)) {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(module.getBody());
-    int64_t epilogue = product.geluTanh               ? DISC_PRODUCT_BIAS_GELU_TANH
-                       : product.operands.size() == 4 ? DISC_PRODUCT_BIAS
-                                                      : DISC_PRODUCT_PLAIN;
-    int64_t fields[] = {numberOf(kernel), product.dtype, product.aColumns, product.bColumns, epilogue, /*tf32=*/0};
+    int64_t epilogue = product.getGeluTanh()               ? DISC_PRODUCT_BIAS_GELU_TANH
+                       : product.getOperands().size() == 4 ? DISC_PRODUCT_BIAS
+                                                           : DISC_PRODUCT_PLAIN;
+    int64_t fields[] = {numberOf(kernel),      product.getDtype(), product.getAColumns(),
+                        product.getBColumns(), epilogue,           /*tf32=*/0};
     LLVM::GlobalOp::create(b, kernel.getLoc(), LLVM::LLVMArrayType::get(i64, std::size(fields)), /*isConstant=*/true,
                            LLVM::Linkage::Private, name, b.getI64TensorAttr(fields));
   }
@@ -298,13 +299,13 @@ Value EntryLowering::ofVariant(LaunchOp op, DeviceKernelOp kernel, function_ref<
   if (!variants || !result)
     return result;
   for (Attribute attr : llvm::reverse(variants)) {
-    VariantAttrs variant = VariantAttrs::fromAttr(cast<DictionaryAttr>(attr));
-    auto other = module.lookupSymbol<DeviceKernelOp>(variant.kernel);
+    auto variant = cast<KernelVariantAttr>(attr);
+    auto other = module.lookupSymbol<DeviceKernelOp>(variant.getKernel());
     if (!other) {
-      op.emitOpError() << "names no kernel: " << variant.kernel;
+      op.emitOpError() << "names no kernel: " << variant.getKernel();
       return {};
     }
-    Value own = value(other), when = emitExpr(op, variant.when);
+    Value own = value(other), when = emitExpr(op, variant.getWhen().getValue());
     if (!own || !when)
       return {};
     Value fits = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sgt, toI64(loc, when), constant64(loc, 0));
@@ -315,13 +316,13 @@ Value EntryLowering::ofVariant(LaunchOp op, DeviceKernelOp kernel, function_ref<
 
 /// The kernel's tasks are its blocks; a grid is put into the call's stream.
 LogicalResult EntryLowering::launchOnDevice(LaunchOp op, DeviceKernelOp kernel) {
-  if (auto update = kernel->getAttrOfType<DictionaryAttr>(kKernelUpdateAttr))
-    if (failed(bringOperand(op, UpdateAttrs::fromAttr(update))))
+  if (auto update = kernel->getAttrOfType<UpdateAttr>(kKernelUpdateAttr))
+    if (failed(bringOperand(op, update)))
       return failure();
-  if (auto order = kernel->getAttrOfType<DictionaryAttr>(kKernelOrderAttr))
-    return launchOrdered(op, kernel, OrderAttrs::fromAttr(order));
-  if (auto split = kernel->getAttrOfType<DictionaryAttr>(kKernelSplitAttr))
-    return launchInParts(op, kernel, SplitAttrs::fromAttr(split));
+  if (auto order = kernel->getAttrOfType<OrderAttr>(kKernelOrderAttr))
+    return launchOrdered(op, kernel, order);
+  if (auto split = kernel->getAttrOfType<SplitAttr>(kKernelSplitAttr))
+    return launchInParts(op, kernel, split);
   Location loc = op.getLoc();
   Value blocks = ofVariant(op, kernel, [&](DeviceKernelOp own) { return blocksOf(op, own); });
   auto args = deviceArguments(op, kernel, /*extra=*/0);
@@ -349,37 +350,38 @@ LogicalResult EntryLowering::launchOnDevice(LaunchOp op, DeviceKernelOp kernel) 
 }
 
 /// The first operand goes to where the first result is, unless it is there.
-LogicalResult EntryLowering::bringOperand(LaunchOp op, const UpdateAttrs &update) {
+LogicalResult EntryLowering::bringOperand(LaunchOp op, UpdateAttr update) {
   Location loc = op.getLoc();
-  if (failed(checkBuffer(op, 0)) || failed(checkBuffer(op, update.result)))
+  if (failed(checkBuffer(op, 0)) || failed(checkBuffer(op, update.getResult())))
     return failure();
-  if (update.copy) {
-    auto copy = module.lookupSymbol<DeviceKernelOp>(update.copy);
-    return copy ? launchOnDevice(op, copy) : op.emitOpError() << "names no kernel: " << update.copy;
+  if (FlatSymbolRefAttr name = update.getCopy()) {
+    auto copy = module.lookupSymbol<DeviceKernelOp>(name);
+    return copy ? launchOnDevice(op, copy) : op.emitOpError() << "names no kernel: " << name;
   }
-  Value bytes = emitExpr(op, update.bytes);
+  Value bytes = emitExpr(op, update.getBytes().getValue());
   if (!bytes)
     return failure();
-  checkStatus(
-      loc, runtime.call(b, loc, "disc_rt_device_copy", i32,
-                        {call, mapped(op.getBuffers()[update.result]), mapped(op.getBuffers()[0]), toI64(loc, bytes)}));
+  checkStatus(loc, runtime.call(b, loc, "disc_rt_device_copy", i32,
+                                {call, mapped(op.getBuffers()[update.getResult()]), mapped(op.getBuffers()[0]),
+                                 toI64(loc, bytes)}));
   return success();
 }
 
 /// Whether there are parts follows from the number of blocks, which the runtime sees.
-LogicalResult EntryLowering::launchInParts(LaunchOp op, DeviceKernelOp kernel, const SplitAttrs &split) {
+LogicalResult EntryLowering::launchInParts(LaunchOp op, DeviceKernelOp kernel, SplitAttr split) {
   Location loc = op.getLoc();
-  auto whole = module.lookupSymbol<DeviceKernelOp>(split.whole);
+  auto whole = module.lookupSymbol<DeviceKernelOp>(split.getWhole());
   Value part = ofVariant(op, kernel, [&](DeviceKernelOp own) {
-    auto attr = own->getAttrOfType<DictionaryAttr>(kKernelSplitAttr);
-    auto makesPart = attr ? module.lookupSymbol<DeviceKernelOp>(SplitAttrs::fromAttr(attr).part) : DeviceKernelOp();
+    auto attr = own->getAttrOfType<SplitAttr>(kKernelSplitAttr);
+    auto makesPart = attr ? module.lookupSymbol<DeviceKernelOp>(attr.getPart()) : DeviceKernelOp();
     return makesPart ? constant64(loc, numberOf(makesPart)) : Value();
   });
   if (!part || !whole)
     return op.emitOpError() << "names no kernels that reduce in parts: " << op.getKernel();
   Value blocks = ofVariant(op, kernel, [&](DeviceKernelOp own) { return blocksOf(op, own); });
-  Value most = emitExpr(op, split.most);
-  Value points = emitExpr(op, exprAttr(whole, kKernelTasksAttr, 1)), values = emitExpr(op, split.values);
+  Value most = emitExpr(op, split.getMost().getValue());
+  Value points = emitExpr(op, exprAttr(whole, kKernelTasksAttr, 1)),
+        values = emitExpr(op, split.getValues().getValue());
   auto args = deviceArguments(op, kernel, DISC_RT_SPLIT_ARGS);
   Value number = ofVariant(op, kernel, [&](DeviceKernelOp own) { return constant64(loc, numberOf(own)); });
   if (!number || !blocks || !most || !points || !values || failed(args))
@@ -393,12 +395,13 @@ LogicalResult EntryLowering::launchInParts(LaunchOp op, DeviceKernelOp kernel, c
 }
 
 /// How often runs are merged follows from their length, which the runtime sees.
-LogicalResult EntryLowering::launchOrdered(LaunchOp op, DeviceKernelOp kernel, const OrderAttrs &order) {
+LogicalResult EntryLowering::launchOrdered(LaunchOp op, DeviceKernelOp kernel, OrderAttr order) {
   Location loc = op.getLoc();
-  auto merge = module.lookupSymbol<DeviceKernelOp>(order.merge), last = module.lookupSymbol<DeviceKernelOp>(order.last);
+  auto merge = module.lookupSymbol<DeviceKernelOp>(order.getMerge()),
+       last = module.lookupSymbol<DeviceKernelOp>(order.getLast());
   if (!merge || !last)
     return op.emitOpError() << "names no kernels that put things in order: " << op.getKernel();
-  Value rows = emitExpr(op, order.rows), length = emitExpr(op, order.length);
+  Value rows = emitExpr(op, order.getRows().getValue()), length = emitExpr(op, order.getLength().getValue());
   Value blocks = emitExpr(op, exprAttr(last, kKernelTasksAttr, 1));
   auto args = deviceArguments(op, kernel, DISC_RT_ORDER_ARGS);
   if (!rows || !length || !blocks || failed(args))

@@ -2,6 +2,7 @@
 #ifndef DISC_TARGET_HOST_PASSES_H
 #define DISC_TARGET_HOST_PASSES_H
 
+#include "dialects/Plan/PlanDialect.h"
 #include "mlir/Pass/Pass.h"
 
 namespace mlir::disc {

@@ -13,7 +13,8 @@ def HostLower : Pass<"disc-host-lower", "::mlir::ModuleOp"> {
     constant `disc_model_info` (lib/Runtime/Core/ModelInfo.h). Kernels must be functions already: a launch takes
     `tasks`, `scratch`, `cost` and `symbols` from the attributes that `disc-cpu-emit-kernels` leaves on them.
   }];
-  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::cf::ControlFlowDialect", "::mlir::func::FuncDialect",
+  let dependentDialects = ["::mlir::disc::PlanDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::cf::ControlFlowDialect", "::mlir::func::FuncDialect",
                            "::mlir::LLVM::LLVMDialect"];
   let options = [Option<
       "serialNs", "serial-ns", "int64_t", /*default=*/"2000",

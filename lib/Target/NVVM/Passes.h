@@ -2,6 +2,7 @@
 #ifndef DISC_LIB_TARGET_NVVM_PASSES_H
 #define DISC_LIB_TARGET_NVVM_PASSES_H
 
+#include "dialects/Plan/PlanDialect.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"

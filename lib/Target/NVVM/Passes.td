@@ -21,7 +21,7 @@ def NvvmSerialize : Pass<"disc-nvvm-serialize", "::mlir::ModuleOp"> {
     found, and PTX of the lowest one, which drivers compile for newer GPUs. The images' kernel tables tell what each
     kernel needs (`registers`, `stack`, `spill_stores`, `spill_loads`, `shared`, `constants`), as ptxas reports it.
   }];
-  let dependentDialects = ["::mlir::gpu::GPUDialect", "::mlir::NVVM::NVVMDialect"];
+  let dependentDialects = ["::mlir::disc::PlanDialect", "::mlir::gpu::GPUDialect", "::mlir::NVVM::NVVMDialect"];
   let options = [
     ListOption<"arch", "arch", "std::string", "architectures, such as sm_80; default: those of disc_plan.target">,
     Option<"ptxas", "ptxas", "std::string", /*default=*/"\"\"",

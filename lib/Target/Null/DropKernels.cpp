@@ -1,9 +1,9 @@
 //===- DropKernels.cpp - kernels that nothing runs ------------------------===//
 //
 //   gpu.module @kernels { gpu.func @k(...) kernel {...} }
-//   disc_rt.device_kernel @k threads 256 writes "01s"
+//   disc_rt.device_kernel @k threads 256 [reads, writes, number]
 // becomes
-//   disc_rt.device_kernel @k threads 256 writes "01s"
+//   disc_rt.device_kernel @k threads 256 [reads, writes, number]
 //
 // The host flow of such a model does all that it does for a device: it checks inputs, plans memory, launches. What a
 // call costs without its kernels is measured so, and a new device begins as a copy of this.

@@ -21,7 +21,7 @@ def RocdlSerialize : Pass<"disc-rocdl-serialize", "::mlir::ModuleOp"> {
     or with its assembly. The images' kernel tables tell what each kernel needs (`vgprs`, `agprs`, `sgprs`,
     `vgpr_spills`, `sgpr_spills`, `stack`, `shared`), as the code object's metadata has it.
   }];
-  let dependentDialects = ["::mlir::gpu::GPUDialect", "::mlir::ROCDL::ROCDLDialect"];
+  let dependentDialects = ["::mlir::disc::PlanDialect", "::mlir::gpu::GPUDialect", "::mlir::ROCDL::ROCDLDialect"];
   let options = [
     ListOption<"arch", "arch", "std::string", "architectures, such as gfx90a; default: those of disc_plan.target">,
     Option<"assembly", "assembly", "bool", /*default=*/"false", "give assembly in place of code objects">

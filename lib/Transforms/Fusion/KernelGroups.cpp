@@ -120,8 +120,7 @@ std::string KernelGroup::describe() const {
 KernelGroups::KernelGroups(Block &block, ShapeAnalysis &shapes, bool manyProducts, bool fuseConcats)
     : block(block), bindings(block), shapes(shapes), manyProducts(manyProducts), fuseConcats(fuseConcats) {
   auto module = block.getParentOp()->getParentOfType<ModuleOp>();
-  auto target = module->getAttrOfType<DictionaryAttr>("disc_plan.target");
-  onDevice = target && target.contains("device");
+  onDevice = !TargetAttr::of(module).getDevice().empty();
   for (KernelKind kind : module.getContext()->getLoadedDialect<PlanDialect>()->getKinds())
     if (auto fused = dyn_cast<FusedKind>(kind))
       kinds.push_back(fused);
@@ -471,9 +470,8 @@ bool KernelGroups::fuseEdges(llvm::function_ref<bool(KernelGroup &, KernelGroup 
 /// longer tensors while it does.
 void KernelGroups::joinRows(AttentionOp op) {
   SmallVector<SymExpr> dims = shapes.dims(op.getQuery());
-  auto target = op->getParentOfType<ModuleOp>()->getAttrOfType<DictionaryAttr>("disc_plan.target");
-  auto bits = target ? target.getAs<IntegerAttr>("vector_bits") : IntegerAttr();
-  if (!shapes.equal(dims[dims.size() - 2], SymExpr(1)) || op.getIsCausal() || (bits && bits.getInt() < 128) ||
+  if (!shapes.equal(dims[dims.size() - 2], SymExpr(1)) || op.getIsCausal() ||
+      TargetAttr::of(op).getVectorBits() < 128 ||
       getElementTypeOrSelf(op.getQuery().getType()).getIntOrFloatBitWidth() > 32)
     return;
   std::optional<JoinedRows> keys = joinedRows(op.getKey(), shapes), values = joinedRows(op.getValue(), shapes);

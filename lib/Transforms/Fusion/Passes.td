@@ -51,7 +51,7 @@ def IntegerProducts : Pass<"disc-fusion-integer-products", "::mlir::ModuleOp"> {
 
 def IntegerConvolutions : Pass<"disc-fusion-integer-convolutions", "::mlir::ModuleOp"> {
   let summary = "Makes convolutions of quantised tensors convolutions of their codes, with exact sums";
-  let dependentDialects = ["::mlir::disc::TensorDialect", "::mlir::linalg::LinalgDialect",
+  let dependentDialects = ["::mlir::disc::PlanDialect", "::mlir::disc::TensorDialect", "::mlir::linalg::LinalgDialect",
                            "::mlir::tensor::TensorDialect", "::mlir::arith::ArithDialect"];
 }
 

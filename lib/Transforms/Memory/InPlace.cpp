@@ -91,10 +91,7 @@ void PositionWalk::visit(Value v, bool same) {
       visit(operand, same && isa<ReshapeOp>(op));
 }
 
-static bool isOnDevice(KernelFuncOp kernel) {
-  auto target = kernel->getParentOfType<ModuleOp>()->getAttrOfType<DictionaryAttr>("disc_plan.target");
-  return target && target.contains("device");
-}
+static bool isOnDevice(KernelFuncOp kernel) { return !TargetAttr::of(kernel).getDevice().empty(); }
 
 using Operands = SmallVector<SmallVector<unsigned>>;
 

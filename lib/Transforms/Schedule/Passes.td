@@ -36,7 +36,7 @@ def ScheduleKernels : Pass<"disc-schedule-kernels", "::mlir::ModuleOp"> {
   let description = [{
     The choice depends on the kernel's kind, on symbolic extents and on the module's `disc_plan.target`.
   }];
-  let dependentDialects = ["::mlir::disc::ShapeDialect"];
+  let dependentDialects = ["::mlir::disc::PlanDialect", "::mlir::disc::ShapeDialect"];
 }
 
 def ScheduleBlocks : Pass<"disc-schedule-blocks", "::mlir::ModuleOp"> {
@@ -45,7 +45,7 @@ def ScheduleBlocks : Pass<"disc-schedule-blocks", "::mlir::ModuleOp"> {
     In place of `disc-schedule-kernels`, for devices that run kernels as grids of blocks. Warps are as wide as the
     module's `disc_plan.target` says.
   }];
-  let dependentDialects = ["::mlir::disc::ShapeDialect"];
+  let dependentDialects = ["::mlir::disc::PlanDialect", "::mlir::disc::ShapeDialect"];
 }
 
 def VerifySchedule : Pass<"disc-schedule-verify", "::mlir::ModuleOp"> {

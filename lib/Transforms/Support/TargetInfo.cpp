@@ -9,33 +9,22 @@ using namespace mlir;
 using namespace mlir::disc;
 
 TargetInfo TargetInfo::get(ModuleOp module) {
+  TargetAttr target = TargetAttr::of(module);
   TargetInfo info;
-  auto dict = module->getAttrOfType<DictionaryAttr>(attrName);
-  if (!dict)
-    return info;
-  auto read = [&](StringRef key, int64_t &value) {
-    if (auto attr = dict.getAs<IntegerAttr>(key))
-      value = attr.getInt();
-  };
-  read("vector_bits", info.vectorBits);
-  info.vectorRegisters = info.vectorBits >= 512 ? 32 : 16;
-  read("vector_registers", info.vectorRegisters);
-  read("l1d_bytes", info.l1Bytes);
-  read("l1d_ways", info.l1Ways);
-  read("l2_bytes", info.l2Bytes);
-  read("l3_bytes", info.l3Bytes);
-  read("cores", info.cores);
-  read("warp", info.warp);
-  auto readFlag = [&](StringRef key, bool &value) {
-    if (auto attr = dict.getAs<BoolAttr>(key))
-      value = attr.getValue();
-  };
-  readFlag("bf16_dot", info.bf16Dot);
-  readFlag("i16_dot", info.i16Dot);
-  readFlag("i8_dot", info.i8Dot);
-  readFlag("i8_dot_mixed", info.i8DotMixed);
-  readFlag("matrix_unit", info.matrixUnit);
-  readFlag("fma", info.fma);
+  info.vectorBits = target.getVectorBits();
+  info.vectorRegisters = target.numVectorRegisters();
+  info.l1Bytes = target.getL1dBytes();
+  info.l1Ways = target.getL1dWays();
+  info.l2Bytes = target.getL2Bytes();
+  info.l3Bytes = target.getL3Bytes();
+  info.cores = target.getCores();
+  info.warp = target.getWarp();
+  info.matrixUnit = target.getMatrixUnit();
+  info.bf16Dot = target.getBf16Dot();
+  info.i16Dot = target.getI16Dot();
+  info.i8Dot = target.getI8Dot();
+  info.i8DotMixed = target.getI8DotMixed();
+  info.fma = target.getFma();
   return info;
 }
 

@@ -2,29 +2,17 @@
 #ifndef DISC_TRANSFORMS_SUPPORT_TARGETINFO_H
 #define DISC_TRANSFORMS_SUPPORT_TARGETINFO_H
 
+#include "dialects/Plan/PlanDialect.h"
 #include "mlir/IR/BuiltinOps.h"
 #include <optional>
 
 namespace mlir::disc {
 
-/// The numbers of the module attribute `disc_plan.target`; modest ones where it is silent.
+/// What schedules ask of a module's target (`TargetAttr`), and the tiles that follow from it.
 struct TargetInfo {
-  int64_t vectorBits = 256;
-  int64_t vectorRegisters = 16;
-  int64_t l1Bytes = 32 << 10;
-  int64_t l1Ways = 8;
-  int64_t l2Bytes = 512 << 10;
-  int64_t l3Bytes = 8 << 20;
-  int64_t cores = 1;
-  int64_t warp = 32;       // threads of a device that step together
-  bool matrixUnit = false; // of a device: warps have the instructions of lib/Target/GPU/MatrixUnit.h
-  bool bf16Dot = false;
-  bool i16Dot = false;     // sums of pairs of products of i16 in i32 are instructions
-  bool i8Dot = false;      // sums of four products of bytes in i32 are, with one sign,
-  bool i8DotMixed = false; // or of unsigned and signed ones
-  bool fma = true;
+  int64_t vectorBits, vectorRegisters, l1Bytes, l1Ways, l2Bytes, l3Bytes, cores, warp;
+  bool matrixUnit, bf16Dot, i16Dot, i8Dot, i8DotMixed, fma;
 
-  static constexpr llvm::StringLiteral attrName = "disc_plan.target";
   static TargetInfo get(ModuleOp module);
 
   /// 32-bit elements in a vector; kernels process this many elements of any type at a time.

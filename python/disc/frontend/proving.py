@@ -96,7 +96,7 @@ class _Prover:
             # The ends first: most conditions differ there.
             ends = itertools.product(*([r[0], r[-1], r[len(r) // 2]] for r in known))
             first = holds(*(r[0] for r in known))
-            if all(holds(*point) == first for point in itertools.chain(ends, itertools.product(*known))):
+            if all(holds(*point) == first for point in ends) and _is_always(symbols, condition, known, first):
                 return first
         except (ZeroDivisionError, NameError, TypeError, AttributeError):
             pass
@@ -126,13 +126,27 @@ class _Prover:
         return range(least, last + 1)
 
 
-def _function(symbols: list[sympy.Symbol], condition: Any) -> Callable[..., bool]:
+# While it traces, torch.export replaces those of Python by slow ones that take tensors.
+_NAMES = {"math": math, "torch": torch, "max": max, "min": min}
+
+
+def _code(symbols: list[sympy.Symbol], condition: Any) -> tuple[list[str], str]:
+    """Names for the symbols, and the condition in Python."""
     names = {symbol: sympy.Symbol(f"x{i}", integer=True) for i, symbol in enumerate(symbols)}
-    text = PythonPrinter().doprint(condition.xreplace(names))
-    function: Callable[..., bool] = eval(
-        f"lambda {', '.join(map(str, names.values()))}: bool({text})", {"math": math, "torch": torch}
-    )
+    return list(map(str, names.values())), PythonPrinter().doprint(condition.xreplace(names))
+
+
+def _function(symbols: list[sympy.Symbol], condition: Any) -> Callable[..., bool]:
+    names, text = _code(symbols, condition)
+    function: Callable[..., bool] = eval(f"lambda {', '.join(names)}: bool({text})", dict(_NAMES))
     return function
+
+
+def _is_always(symbols: list[sympy.Symbol], condition: Any, ranges: list[range], value: bool) -> bool:
+    """Whether the condition has this value for all symbols in ``ranges``: one loop without calls, for up to _MOST."""
+    names, text = _code(symbols, condition)
+    loops = " ".join(f"for {name} in ranges[{i}]" for i, name in enumerate(names))
+    return bool(eval(f"all(bool({text}) == value {loops})", {**_NAMES, "ranges": ranges, "value": value}))
 
 
 @functools.lru_cache(4096)

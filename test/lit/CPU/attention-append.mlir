@@ -2,7 +2,7 @@
 // where these are large and aligned; a fence orders that before the kernel is done.
 // RUN: disc-opt %s -disc-cpu-emit-kernels | FileCheck %s
 
-module attributes {disc_plan.target = {vector_bits = 512 : i64}} {
+module attributes {disc_plan.target = #disc_plan.target<vector_bits = 512>} {
   disc_shape.symbol @B min 1 max 64
   disc_shape.symbol @P min 1 max 512
 

@@ -1,7 +1,7 @@
 // What attention kernels cannot be.
 // RUN: disc-opt %s -disc-cpu-emit-kernels -verify-diagnostics
 
-module attributes {disc_plan.target = {vector_bits = 512 : i64}} {
+module attributes {disc_plan.target = #disc_plan.target<vector_bits = 512>} {
   disc_shape.symbol @B min 1 max 64
   disc_shape.symbol @P min 1 max 512
   disc_plan.kernel_func attention @step attributes {

@@ -14,7 +14,7 @@
 #bx = affine_map<(b, m, n, k) -> (b, m, k)>
 #bw = affine_map<(b, m, n, k) -> (b, n, k)>
 #by = affine_map<(b, m, n, k) -> (b, m, n)>
-module attributes {disc_plan.target = {vector_bits = 512 : i64}} {
+module attributes {disc_plan.target = #disc_plan.target<vector_bits = 512>} {
   disc_shape.symbol @B min 1 max 64
   disc_shape.symbol @S min 2 max 512
 

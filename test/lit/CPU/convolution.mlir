@@ -14,7 +14,7 @@
 #c = affine_map<(n, h, w, c) -> (c)>
 #first = affine_map<(n, h, w) -> (n, h, w, 0)>
 #line = affine_map<(n, h, w) -> (n, h, w)>
-module attributes {disc_plan.target = {vector_bits = 512 : i64}} {
+module attributes {disc_plan.target = #disc_plan.target<vector_bits = 512>} {
   disc_shape.symbol @B min 1 max 8
   disc_shape.symbol @H min 8 max 256
 

@@ -1,6 +1,6 @@
 // RUN: disc-opt %s --pass-pipeline='builtin.module(disc-cpu-emit-kernels,canonicalize,cse)' | FileCheck %s
 
-module attributes {disc_plan.target = {vector_bits = 256 : i64}} {
+module attributes {disc_plan.target = #disc_plan.target<vector_bits = 256>} {
 disc_shape.symbol @B min 1
 disc_shape.symbol @S min 1
 

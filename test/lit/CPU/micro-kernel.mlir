@@ -4,7 +4,7 @@
 #x = affine_map<(m, n, k) -> (m, k)>
 #w = affine_map<(m, n, k) -> (n, k)>
 #y = affine_map<(m, n, k) -> (m, n)>
-module attributes {disc_plan.target = {vector_bits = 256 : i64}} {
+module attributes {disc_plan.target = #disc_plan.target<vector_bits = 256>} {
   // A static number of rows needs no choice between heights: 6 rows are one tile.
   // CHECK-LABEL: func.func @six
   // CHECK: llvm.call @disc_product_f32_f32_f32_x16_p_r6(

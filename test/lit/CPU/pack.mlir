@@ -1,7 +1,7 @@
 // Weights lie along k: squares of them are transposed in registers. Columns past the last are zeros.
 // RUN: disc-opt %s -disc-cpu-emit-kernels | FileCheck %s
 
-module attributes {disc_plan.target = {vector_bits = 512 : i64}} {
+module attributes {disc_plan.target = #disc_plan.target<vector_bits = 512>} {
   // CHECK-LABEL: func.func @whole(
   // CHECK: scf.for
   // CHECK: scf.if

@@ -4,7 +4,7 @@
 // RUN: disc-opt %s -disc-cpu-emit-kernels -canonicalize -cse -disc-lower-math -convert-vector-to-llvm -convert-scf-to-cf -convert-arith-to-llvm -convert-index-to-llvm -convert-math-to-llvm -convert-func-to-llvm -convert-cf-to-llvm -reconcile-unrealized-casts | FileCheck %s --check-prefix=LLVM
 
 #id = affine_map<(n, h, w, c) -> (n, h, w, c)>
-module attributes {disc_plan.target = {vector_bits = 512 : i64}} {
+module attributes {disc_plan.target = #disc_plan.target<vector_bits = 512>} {
   disc_shape.symbol @B min 1 max 8
   disc_shape.symbol @H min 8 max 256
 

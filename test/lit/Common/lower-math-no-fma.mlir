@@ -1,7 +1,7 @@
 // RUN: disc-opt %s --disc-lower-math | FileCheck %s
 
 // Without the instruction, fused multiply-add would be a library call per lane.
-module attributes {disc_plan.target = {fma = false}} {
+module attributes {disc_plan.target = #disc_plan.target<fma = false>} {
 // CHECK-LABEL: func.func @exponential
 // CHECK-NOT: math.fma
 // CHECK: return

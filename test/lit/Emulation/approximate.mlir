@@ -24,4 +24,4 @@ gpu.module @kernels {
     gpu.return
   }
 }
-disc_rt.device_kernel @k threads 32 writes "01"
+disc_rt.device_kernel @k threads 32 [reads, writes]

@@ -7,7 +7,7 @@ gpu.module @kernels {
     gpu.return
   }
 }
-disc_rt.device_kernel @k threads 32 writes "01s"
+disc_rt.device_kernel @k threads 32 [reads, writes, number]
 
 // -----
 
@@ -17,7 +17,7 @@ gpu.module @kernels {
     gpu.return
   }
 }
-disc_rt.device_kernel @k threads 32 writes "0s" {disc_plan.symbols = ["N"]}
+disc_rt.device_kernel @k threads 32 [reads, number] {disc_plan.symbols = ["N"]}
 
 // -----
 
@@ -32,4 +32,4 @@ gpu.module @kernels {
     gpu.return
   }
 }
-disc_rt.device_kernel @k threads 32 writes "001"
+disc_rt.device_kernel @k threads 32 [reads, reads, writes]

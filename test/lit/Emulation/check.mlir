@@ -23,7 +23,7 @@ gpu.module @kernels {
     gpu.return
   }
 }
-disc_rt.device_kernel @k threads 32 writes "01s" {disc_plan.symbols = ["N"], disc_plan.tasks = #disc_shape.expr<(N + 15) floordiv 16>}
+disc_rt.device_kernel @k threads 32 [reads, writes, number] {disc_plan.symbols = ["N"], disc_plan.tasks = #disc_shape.expr<(N + 15) floordiv 16>}
 
 // CHECK: func.func private @k_emulated(%[[THREAD:.*]]: !llvm.ptr, %{{.*}}: !llvm.ptr) {
 // CHECK-NEXT:   %[[MOST:.*]] = llvm.mlir.constant(63 : i64)
@@ -97,7 +97,7 @@ gpu.module @kernels {
     gpu.return
   }
 }
-disc_rt.device_kernel @follow threads 32 writes "01ss"
+disc_rt.device_kernel @follow threads 32 [reads, writes, number, number]
 
 // CHECK: llvm.mlir.global private constant @follow_site_0
 // CHECK-NEXT:   llvm.mlir.poison

@@ -15,7 +15,7 @@ gpu.module @kernels {
     gpu.return
   }
 }
-disc_rt.device_kernel @k threads 32 writes ""
+disc_rt.device_kernel @k threads 32 []
 
 // -----
 
@@ -27,7 +27,7 @@ gpu.module @kernels {
     gpu.return
   }
 }
-disc_rt.device_kernel @k threads 32 writes ""
+disc_rt.device_kernel @k threads 32 []
 
 // -----
 
@@ -40,7 +40,7 @@ gpu.module @kernels {
     gpu.return
   }
 }
-disc_rt.device_kernel @k threads 32 writes "s"
+disc_rt.device_kernel @k threads 32 [number]
 
 // -----
 
@@ -51,7 +51,7 @@ gpu.module @kernels {
     gpu.return
   }
 }
-disc_rt.device_kernel @k threads 32 writes ""
+disc_rt.device_kernel @k threads 32 []
 
 // -----
 
@@ -63,7 +63,7 @@ gpu.module @kernels {
     gpu.return
   }
 }
-disc_rt.device_kernel @k threads 32 writes "s1"
+disc_rt.device_kernel @k threads 32 [number, writes]
 
 // -----
 
@@ -75,4 +75,4 @@ gpu.module @kernels {
     gpu.return
   }
 }
-disc_rt.device_kernel @k threads 32 writes "s1"
+disc_rt.device_kernel @k threads 32 [number, writes]

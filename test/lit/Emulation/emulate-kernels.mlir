@@ -37,7 +37,7 @@ gpu.module @kernels {
     gpu.return
   }
 }
-disc_rt.device_kernel @sum threads 256 writes "01s"
+disc_rt.device_kernel @sum threads 256 [reads, writes, number]
 
 // CHECK-NOT: gpu.
 // CHECK-NOT: ptr<
@@ -68,6 +68,6 @@ disc_rt.device_kernel @sum threads 256 writes "01s"
 // CHECK:   %[[BARRIER:.*]] = llvm.mlir.addressof @sum_site_1
 // CHECK:   llvm.call @disc_rt_emulate_barrier(%[[THREAD]], %[[BARRIER]])
 // CHECK:   return
-// CHECK: disc_rt.device_kernel @sum threads 256 writes "01s" host @sum_emulated
+// CHECK: disc_rt.device_kernel @sum threads 256 [reads, writes, number] host @sum_emulated
 // CHECK: llvm.mlir.global private constant @sum_site_0() {{.*}} : !llvm.struct<(ptr, i64, i64, i64, i64, i64, i64)> {
 // CHECK:   llvm.mlir.addressof @[[TEXT]]

@@ -40,4 +40,4 @@ gpu.module @kernels {
     gpu.return
   }
 }
-disc_rt.device_kernel @k threads 32 writes "01s"
+disc_rt.device_kernel @k threads 32 [reads, writes, number]

@@ -26,7 +26,7 @@
 // CHECK: disc_tensor.convolution {{.*}} tensor<?x?x?x2xf32>
 #x = affine_map<(a, b, c, d) -> (a, b, c, d)>
 #w = affine_map<(a, b, c, d, e) -> (a, b, c, d, e)>
-module attributes {disc_plan.target = {i8_dot_mixed = true}} {
+module attributes {disc_plan.target = #disc_plan.target<i8_dot_mixed = true>} {
 disc_shape.symbol @N min 1
 disc_shape.symbol @H min 1
 func.func @main(%x: tensor<?x?x?x8xi8> {disc_shape.dims = #disc_shape.dims<[N, H, H, 8]>}) -> tensor<?x?x?x16xf32> {
@@ -65,7 +65,7 @@ func.func @main(%x: tensor<?x?x?x8xi8> {disc_shape.dims = #disc_shape.dims<[N, H
 
 #x = affine_map<(a, b, c, d) -> (a, b, c, d)>
 #w = affine_map<(a, b, c, d, e) -> (a, b, c, d, e)>
-module attributes {disc_plan.target = {i16_dot = true}} {
+module attributes {disc_plan.target = #disc_plan.target<i16_dot = true>} {
 disc_shape.symbol @N min 1
 disc_shape.symbol @H min 1
 func.func @main(%x: tensor<?x?x?x8xi8> {disc_shape.dims = #disc_shape.dims<[N, H, H, 8]>}) -> tensor<?x?x?x16xf32> {
@@ -104,7 +104,7 @@ func.func @main(%x: tensor<?x?x?x8xi8> {disc_shape.dims = #disc_shape.dims<[N, H
 
 #x = affine_map<(a, b, c, d) -> (a, b, c, d)>
 #w = affine_map<(a, b, c, d, e) -> (a, b, c, d, e)>
-module attributes {disc_plan.target = {i8_dot_mixed = true}} {
+module attributes {disc_plan.target = #disc_plan.target<i8_dot_mixed = true>} {
 disc_shape.symbol @N min 1
 disc_shape.symbol @H min 1
 func.func @main(%x: tensor<?x?x?x2xi8> {disc_shape.dims = #disc_shape.dims<[N, H, H, 2]>}) -> tensor<?x?x?x16xf32> {

@@ -1,7 +1,7 @@
 // Attention of one query takes along the concatenations of its keys and values, and the views that repeat them.
 // RUN: disc-opt %s -disc-fusion-form-kernels | FileCheck %s
 
-module attributes {disc_plan.target = {vector_bits = 512 : i64}} {
+module attributes {disc_plan.target = #disc_plan.target<vector_bits = 512>} {
   disc_shape.symbol @B min 1 max 64
   disc_shape.symbol @P min 1 max 512
 

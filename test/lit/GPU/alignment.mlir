@@ -1,7 +1,7 @@
 // Vectors are aligned where all launches pass aligned buffers; a row of a stack begins anywhere.
 // RUN: disc-opt %s --pass-pipeline='builtin.module(disc-gpu-emit-kernels,canonicalize,cse)' | FileCheck %s
 
-module attributes {disc_plan.target = {device = "cuda", warp = 32 : i64}} {
+module attributes {disc_plan.target = #disc_plan.target<device = "cuda", warp = 32>} {
 disc_shape.symbol @B min 1
 disc_shape.symbol @i
 

@@ -1,6 +1,6 @@
 // RUN: disc-opt %s --pass-pipeline='builtin.module(disc-gpu-emit-kernels,canonicalize,cse)' | FileCheck %s
 
-module attributes {disc_plan.target = {device = "cuda", warp = 32 : i64}} {
+module attributes {disc_plan.target = #disc_plan.target<device = "cuda", warp = 32>} {
 disc_shape.symbol @B min 0 max 64
 disc_shape.symbol @S min 0 max 4096
 
@@ -10,7 +10,7 @@ disc_shape.symbol @S min 0 max 4096
 // CHECK-SAME: disc_plan.tasks = #disc_shape.expr<B * min(S floordiv 128, 8)>
 // CHECK: disc_rt.device_kernel @decode threads 128
 // CHECK-SAME: disc_plan.next = @decode_whole
-// CHECK-SAME: disc_plan.variants = [{kernel = @decode_parts, when = #disc_shape.expr<S - 511>}]
+// CHECK-SAME: disc_plan.variants = [#disc_plan.kernel_variant<kernel = @decode_parts, when = <S - 511>>]
 // CHECK: disc_rt.device_kernel @decode_whole threads 128
 // CHECK-SAME: disc_plan.tasks = #disc_shape.expr<{{.*}}((B + 3) floordiv 4) * min(max(S, 511), 512){{.*}}>
 

@@ -4,14 +4,14 @@
 #x = affine_map<(s, n, k) -> (s, k)>
 #w = affine_map<(s, n, k) -> (n, k)>
 #y = affine_map<(s, n, k) -> (s, n)>
-module attributes {disc_plan.target = {device = "cuda", warp = 32 : i64, matrix_unit = true}} {
+module attributes {disc_plan.target = #disc_plan.target<device = "cuda", warp = 32, matrix_unit = true>} {
 disc_shape.symbol @S min 0 max 512
 
 // Few rows read the codes. For more, a kernel before this one computes what they stand for, in no blocks otherwise.
 // CHECK: disc_rt.device_kernel @coded_r16_c16_s8 threads 256
 // CHECK: disc_rt.device_kernel @coded threads 128
 // CHECK-SAME: disc_plan.before = @coded_decode
-// CHECK-SAME: disc_plan.variants = [{kernel = @coded_r16_c16_s8, when = #disc_shape.expr<-S + 17>}]
+// CHECK-SAME: disc_plan.variants = [#disc_plan.kernel_variant<kernel = @coded_r16_c16_s8, when = <-S + 17>>]
 // CHECK: disc_rt.device_kernel @coded_decode threads 256
 // CHECK-SAME: disc_plan.tasks = #disc_shape.expr<min((S floordiv 17) * 10240, 1) * 2>
 

@@ -4,7 +4,7 @@
 #x = affine_map<(s, n, k) -> (s, k)>
 #w = affine_map<(s, n, k) -> (n, k)>
 #y = affine_map<(s, n, k) -> (s, n)>
-module attributes {disc_plan.target = {device = "cuda", warp = 32 : i64, matrix_unit = true}} {
+module attributes {disc_plan.target = #disc_plan.target<device = "cuda", warp = 32, matrix_unit = true>} {
 disc_shape.symbol @S min 0 max 512
 
 disc_rt.entry @main attributes {inputs = [], outputs = []} {

@@ -1,15 +1,15 @@
 // RUN: disc-opt %s --pass-pipeline='builtin.module(disc-gpu-emit-kernels,canonicalize,cse)' | FileCheck %s
 // RUN: disc-opt %s --pass-pipeline='builtin.module(disc-gpu-emit-kernels,canonicalize,cse)' | FileCheck %s --check-prefix=HOST
 
-module attributes {disc_plan.target = {device = "cuda", warp = 32 : i64}} {
+module attributes {disc_plan.target = #disc_plan.target<device = "cuda", warp = 32>} {
 disc_shape.symbol @B min 0
 disc_shape.symbol @S min 0
 
 // Dense buffers: one run over both dimensions. 384 is a multiple of four, so there is no tail, and every vector begins at
 // a multiple of 16 bytes. A block has 256 vectors, the last one perhaps fewer.
-// CHECK: disc_rt.device_kernel @merged threads 256 writes "01s"
+// CHECK: disc_rt.device_kernel @merged threads 256 [reads, writes, number]
 // CHECK-SAME: disc_plan.kind = "loop", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<B>
-// CHECK: disc_rt.device_kernel @embedding threads 256 writes "001s1s"
+// CHECK: disc_rt.device_kernel @embedding threads 256 [reads, reads, writes, number, writes, number]
 // CHECK-SAME: disc_plan.texts = ["aten.embedding at model.py:3"]
 // CHECK-LABEL: gpu.func @merged
 // CHECK-SAME: (%[[X:[a-z0-9]+]]: !llvm.ptr<1>{{.*}}, %[[R:[a-z0-9]+]]: !llvm.ptr<1>{{.*}}, %[[B:[a-z0-9]+]]: i64) kernel

@@ -1,26 +1,26 @@
 // Calls with `on_device`: the runtime's functions as kernels.
 // RUN: disc-opt %s --pass-pipeline='builtin.module(disc-gpu-emit-kernels,canonicalize,cse)' -split-input-file -verify-diagnostics | FileCheck %s
 
-module attributes {disc_plan.target = {device = "cuda", warp = 32 : i64}} {
+module attributes {disc_plan.target = #disc_plan.target<device = "cuda", warp = 32>} {
 disc_shape.symbol @N min 0
 disc_shape.symbol @E min 0
 
 // Three kernels put updates in order and do them; where the memory is that they read and write, and how long runs are,
 // are numbers behind the symbols. The old value is copied unless it lies there.
-// CHECK: disc_rt.device_kernel @add threads 256 writes "00011sssss1s"
-// CHECK-SAME: disc_plan.order = {last = @add_last, length = #disc_shape.expr<E>, merge = @add_merge, rows = #disc_shape.expr<1>}
+// CHECK: disc_rt.device_kernel @add threads 256 [reads, reads, reads, writes, writes, number, number, number, number, number, writes, number]
+// CHECK-SAME: disc_plan.order = #disc_plan.order<merge = @add_merge, last = @add_last, rows = <1>, length = <E>>
 // CHECK-SAME: disc_plan.texts = ["aten.index_add at model.py:3"]
-// CHECK-SAME: disc_plan.update = {bytes = #disc_shape.expr<N * 32>, result = 3 : i64}
+// CHECK-SAME: disc_plan.update = #disc_plan.update<result = 3, bytes = <N * 32>>
 // CHECK: disc_rt.device_kernel @add_merge threads 256
 // CHECK: disc_rt.device_kernel @add_last threads 256 {{.*}}disc_plan.tasks = #disc_shape.expr<(E + 31) floordiv 32>
 // CHECK-NOT: @add_copy
 
 // What does not lie dense is copied by a kernel.
 // CHECK: disc_rt.device_kernel @put
-// CHECK-SAME: disc_plan.update = {bytes = {{.*}}, copy = @put_copy, result = 4 : i64}
+// CHECK-SAME: disc_plan.update = #disc_plan.update<result = 4, bytes = {{.*}}, copy = @put_copy>
 // CHECK: disc_rt.device_kernel @put_copy threads 256 {{.*}}disc_plan.tasks = #disc_shape.expr<1>
 
-// CHECK: disc_rt.device_kernel @maximum threads 256 writes "011s" {{.*}}disc_plan.tasks = #disc_shape.expr<N>
+// CHECK: disc_rt.device_kernel @maximum threads 256 [reads, writes, writes, number] {{.*}}disc_plan.tasks = #disc_shape.expr<N>
 
 // A key is where the update's row begins; an index that is out of range is reported, and has the last key.
 // CHECK-LABEL: gpu.func @add(

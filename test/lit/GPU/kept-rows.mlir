@@ -4,7 +4,7 @@
 #whole = affine_map<(i, j) -> (i, j)>
 #row = affine_map<(i, j) -> (i)>
 #column = affine_map<(i, j) -> (j)>
-module attributes {disc_plan.target = {device = "cuda", warp = 32 : i64}} {
+module attributes {disc_plan.target = #disc_plan.target<device = "cuda", warp = 32>} {
 disc_shape.symbol @B min 1 max 65536
 disc_shape.symbol @S min 0 max 65536
 
@@ -13,10 +13,10 @@ disc_shape.symbol @S min 0 max 65536
 // CHECK: disc_rt.device_kernel @softmax_v4_p8 threads 512
 // CHECK-SAME: disc_plan.tasks = #disc_shape.expr<-((-B) floordiv max(16 floordiv max((S + 1023) floordiv 1024, 1), 1))>
 // CHECK: disc_rt.device_kernel @softmax threads 256
-// CHECK-SAME: disc_plan.variants = [{kernel = @softmax_v4_p8, when = #disc_shape.expr<-(S mod 4) + min(S, 1) - max(S, 16384) + 16384>}]
+// CHECK-SAME: disc_plan.variants = [#disc_plan.kernel_variant<kernel = @softmax_v4_p8, when = <-(S mod 4) + min(S, 1) - max(S, 16384) + 16384>>]
 // CHECK: disc_rt.device_kernel @loop_v4_p2 threads 256
 // CHECK: disc_rt.device_kernel @loop threads 256
-// CHECK-SAME: disc_plan.variants = [{kernel = @loop_v4_p2, when = #disc_shape.expr<-(S mod 4) + 1>}]
+// CHECK-SAME: disc_plan.variants = [#disc_plan.kernel_variant<kernel = @loop_v4_p2, when = <-(S mod 4) + 1>>]
 
 // 192 vectors are six for each thread of a warp. Each is loaded once, before anything is computed, and its exponential is
 // computed once. A warp without a row does nothing.

@@ -11,25 +11,25 @@
 #o2 = affine_map<(s, n, k) -> (s, n)>
 #id2 = affine_map<(s, n) -> (s, n)>
 #n2 = affine_map<(s, n) -> (n)>
-module attributes {disc_plan.target = {device = "cuda", warp = 32 : i64}} {
+module attributes {disc_plan.target = #disc_plan.target<device = "cuda", warp = 32>} {
 disc_shape.symbol @B min 0 max 64
 disc_shape.symbol @S min 0 max 512
 
 // The right side lies by columns. A row that is added is the library's as well: nothing is left to do.
 // CHECK: disc_rt.device_kernel @bias threads 256
-// CHECK-SAME: disc_plan.library = {a_columns = false, b_columns = true, dtype = 544 : i64, extents = #disc_shape.dims<[1, B * S, 1536, 384, 0, 0, B * S * 1536]>, operands = array<i64: 0, 1, 3, 2>, when = #disc_shape.expr<S - 7>}
+// CHECK-SAME: disc_plan.library = #disc_plan.library_product<operands = [0, 1, 3, 2], extents = <[1, B * S, 1536, 384, 0, 0, B * S * 1536]>, dtype = 544, when = <S - 7>, a_columns = false, b_columns = true>
 // CHECK-NOT: @bias_epilogue
 // What else follows is a kernel over the sums, which lie where its results go; vectors of them, as rows are whole ones.
 // CHECK: disc_rt.device_kernel @tanh threads 256
-// CHECK-SAME: disc_plan.library = {a_columns = false, b_columns = true, dtype = 544 : i64, epilogue = @tanh_epilogue, extents = #disc_shape.dims<[1, B * S, 1536, 384, 0, 0, B * S * 1536]>, operands = array<i64: 0, 1, 3>, when = #disc_shape.expr<S - 7>}
+// CHECK-SAME: disc_plan.library = #disc_plan.library_product<operands = [0, 1, 3], extents = <[1, B * S, 1536, 384, 0, 0, B * S * 1536]>, dtype = 544, when = <S - 7>, a_columns = false, b_columns = true, epilogue = @tanh_epilogue>
 // CHECK: disc_rt.device_kernel @tanh_epilogue threads 256
 // CHECK-SAME: disc_plan.tasks = #disc_shape.expr<B * S + (B * S + 1) floordiv 2>
 // Half floats come out of it rounded, after the row; GELU by tanh is the library's too, whose parts may be in any order.
 // CHECK: disc_rt.device_kernel @half threads 256
-// CHECK-SAME: disc_plan.library = {a_columns = false, b_columns = true, dtype = 1040 : i64, extents = #disc_shape.dims<[1, S, 64, 32, 0, 0, S * 64]>, gelu_tanh, operands = array<i64: 0, 1, 3, 2>, when = #disc_shape.expr<S - 7>}
+// CHECK-SAME: disc_plan.library = #disc_plan.library_product<operands = [0, 1, 3, 2], extents = <[1, S, 64, 32, 0, 0, S * 64]>, dtype = 1040, when = <S - 7>, a_columns = false, b_columns = true, gelu_tanh = true>
 // CHECK-NOT: @half_epilogue
 // CHECK: disc_rt.device_kernel @rounded threads 256
-// CHECK-SAME: dtype = 528 : i64, epilogue = @rounded_epilogue, {{.*}}operands = array<i64: 0, 1, 2>, when = #disc_shape.expr<S - 7>}
+// CHECK-SAME: operands = [0, 1, 2], {{.*}}dtype = 528, when = <S - 7>, {{.*}}epilogue = @rounded_epilogue>
 // Sums that are not rounded, of operands that are, no library gives.
 // CHECK: disc_rt.device_kernel @wide threads 256
 // CHECK-NOT: disc_plan.library

@@ -1,6 +1,6 @@
 // RUN: disc-opt %s --pass-pipeline='builtin.module(disc-gpu-emit-kernels,canonicalize,cse)' | FileCheck %s
 
-module attributes {disc_plan.target = {device = "cuda", warp = 32 : i64, matrix_unit = true}} {
+module attributes {disc_plan.target = #disc_plan.target<device = "cuda", warp = 32, matrix_unit = true>} {
 disc_shape.symbol @B min 0 max 64
 disc_shape.symbol @S min 0 max 512
 

@@ -4,14 +4,14 @@
 #x = affine_map<(s, n, k) -> (s, k)>
 #w = affine_map<(s, n, k) -> (n, k)>
 #y = affine_map<(s, n, k) -> (s, n)>
-module attributes {disc_plan.target = {device = "cuda", warp = 32 : i64, matrix_unit = true}} {
+module attributes {disc_plan.target = #disc_plan.target<device = "cuda", warp = 32, matrix_unit = true>} {
 disc_shape.symbol @S min 0 max 512
 
 // A variant of the schedule is a kernel of its own.
 // CHECK: disc_rt.device_kernel @staged_r16_c32_s8 threads 256
 // CHECK-SAME: disc_plan.tasks = #disc_shape.expr<((S + 15) floordiv 16) * 4>
 // CHECK: disc_rt.device_kernel @staged threads 128
-// CHECK-SAME: disc_plan.variants = [{kernel = @staged_r16_c32_s8, when = #disc_shape.expr<-S + 64>}]
+// CHECK-SAME: disc_plan.variants = [#disc_plan.kernel_variant<kernel = @staged_r16_c32_s8, when = <-S + 64>>]
 
 // CHECK-DAG: llvm.mlir.global internal @staged_shared0() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<8192 x i32>
 // CHECK-DAG: llvm.mlir.global internal @staged_r16_c32_s8_shared0() {{.*}} : !llvm.array<5120 x i32>

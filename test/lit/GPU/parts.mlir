@@ -1,13 +1,13 @@
 // Reductions that may be done in parts: whether they are follows from the number of blocks at run time.
 // RUN: disc-opt %s --pass-pipeline='builtin.module(disc-gpu-emit-kernels,canonicalize,cse)' -split-input-file -verify-diagnostics | FileCheck %s
 
-module attributes {disc_plan.target = {device = "cuda", warp = 32 : i64}} {
+module attributes {disc_plan.target = #disc_plan.target<device = "cuda", warp = 32>} {
 disc_shape.symbol @B min 0
 disc_shape.symbol @S min 0
 
 // All take the memory of the parts' values and how many parts there are.
-// CHECK: disc_rt.device_kernel @sum threads 256 writes "01ss1s"
-// CHECK-SAME: disc_plan.split = {most = #disc_shape.expr<(S + 16383) floordiv 16384>, part = @sum_part, values = #disc_shape.expr<B>, whole = @sum_whole}
+// CHECK: disc_rt.device_kernel @sum threads 256 [reads, writes, number, number, writes, number]
+// CHECK-SAME: disc_plan.split = #disc_plan.split<part = @sum_part, whole = @sum_whole, most = <(S + 16383) floordiv 16384>, values = <B>>
 // CHECK-SAME: disc_plan.tasks = #disc_shape.expr<B>
 // How many blocks a part's kernel has is not known here; with the bound of @sum's all of them would be the first part.
 // CHECK: disc_rt.device_kernel @sum_part threads 256 {{.*}}disc_plan.tasks = #disc_shape.expr<0>

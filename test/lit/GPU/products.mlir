@@ -8,7 +8,7 @@
 #bx = affine_map<(b, m, n, k) -> (b, m, k)>
 #bw = affine_map<(b, m, n, k) -> (b, n, k)>
 #by = affine_map<(b, m, n, k) -> (b, m, n)>
-module attributes {disc_plan.target = {device = "cuda", warp = 32 : i64}} {
+module attributes {disc_plan.target = #disc_plan.target<device = "cuda", warp = 32>} {
 disc_shape.symbol @B min 0 max 64
 disc_shape.symbol @S min 0 max 512
 

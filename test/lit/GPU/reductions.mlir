@@ -2,7 +2,7 @@
 // Warps of 64.
 // RUN: disc-opt %s --pass-pipeline='builtin.module(disc-describe-device{device=rocm warp=64},disc-gpu-emit-kernels,canonicalize,cse)' | FileCheck %s --check-prefix=WARP64
 
-module attributes {disc_plan.target = {device = "cuda", warp = 32 : i64}} {
+module attributes {disc_plan.target = #disc_plan.target<device = "cuda", warp = 32>} {
 disc_shape.symbol @B min 0
 disc_shape.symbol @S min 0
 

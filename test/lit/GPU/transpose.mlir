@@ -1,7 +1,7 @@
 // An operand that lies along another dimension than the result is read in tiles of 32 x 32, along its own lines.
 // RUN: disc-opt %s --pass-pipeline='builtin.module(disc-gpu-emit-kernels,canonicalize,cse)' | FileCheck %s
 
-module attributes {disc_plan.target = {device = "cuda", warp = 32 : i64}} {
+module attributes {disc_plan.target = #disc_plan.target<device = "cuda", warp = 32>} {
 disc_shape.symbol @B min 1
 disc_shape.symbol @S min 1
 

@@ -4,7 +4,7 @@
 // CHECK: llvm.call @disc_rt_device_copy
 // CHECK-NOT: llvm.intr.memcpy
 // CHECK: llvm.mlir.addressof @disc_device_code
-module attributes {disc_plan.target = {device = "cuda", warp = 32 : i64}} {
+module attributes {disc_plan.target = #disc_plan.target<device = "cuda", warp = 32>} {
 disc_rt.entry @main attributes {
     inputs = [{name = "x", type = tensor<4xf32>, dims = #disc_shape.dims<[4]>}],
     outputs = [{name = "y", type = tensor<4xf32>, dims = #disc_shape.dims<[4]>}]} {

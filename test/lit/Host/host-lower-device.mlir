@@ -2,26 +2,26 @@
 // RUN: disc-opt %s --disc-host-lower | FileCheck %s
 // RUN: disc-opt %s --disc-host-lower | FileCheck %s --check-prefix=TABLE
 
-module attributes {disc_plan.target = {device = "cuda", warp = 32 : i64}, gpu.container_module} {
+module attributes {disc_plan.target = #disc_plan.target<device = "cuda", warp = 32>, gpu.container_module} {
 disc_shape.symbol @B min 1 max 64
 disc_shape.symbol @u0 min 0 max 64
 
-disc_rt.device_kernel @tiny threads 256 writes "0s1" {disc_plan.kind = "loop", disc_plan.symbols = [], disc_plan.tasks = #disc_shape.expr<1>}
-disc_rt.device_kernel @rows threads 256 writes "01s" {disc_plan.kind = "row", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<(B + 7) floordiv 8>}
-disc_rt.device_kernel @checked threads 128 writes "011ss" {disc_plan.kind = "loop", disc_plan.symbols = [], disc_plan.tasks = #disc_shape.expr<B>,
+disc_rt.device_kernel @tiny threads 256 [reads, number, writes] {disc_plan.kind = "loop", disc_plan.symbols = [], disc_plan.tasks = #disc_shape.expr<1>}
+disc_rt.device_kernel @rows threads 256 [reads, writes, number] {disc_plan.kind = "row", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<(B + 7) floordiv 8>}
+disc_rt.device_kernel @checked threads 128 [reads, writes, writes, number, number] {disc_plan.kind = "loop", disc_plan.symbols = [], disc_plan.tasks = #disc_shape.expr<B>,
     disc_plan.texts = ["aten.embedding at model.py:3", "aten.index at model.py:4"]}
-disc_rt.device_kernel @add threads 256 writes "01ssss" {disc_plan.kind = "call", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<0>,
-    disc_plan.order = {merge = @add_merge, last = @add_last, rows = #disc_shape.expr<1>, length = #disc_shape.expr<B>},
-    disc_plan.update = {result = 1 : i64, bytes = #disc_shape.expr<B * 4>}}
-disc_rt.device_kernel @add_merge threads 256 writes "01ssss" {disc_plan.kind = "call", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<0>}
-disc_rt.device_kernel @add_last threads 256 writes "01ssss" {disc_plan.kind = "call", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<B>}
-disc_rt.device_kernel @sum threads 256 writes "01s1s" {disc_plan.kind = "row", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<1>,
-    disc_plan.split = {part = @sum_part, whole = @sum_whole, most = #disc_shape.expr<(B + 15) floordiv 16>, values = #disc_shape.expr<1>}}
-disc_rt.device_kernel @sum_part threads 256 writes "01s1s" {disc_plan.kind = "row", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<1>}
-disc_rt.device_kernel @product threads 256 writes "01s" {disc_plan.kind = "contraction", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<1>,
+disc_rt.device_kernel @add threads 256 [reads, writes, number, number, number, number] {disc_plan.kind = "call", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<0>,
+    disc_plan.order = #disc_plan.order<merge = @add_merge, last = @add_last, rows = <1>, length = <B>>,
+    disc_plan.update = #disc_plan.update<result = 1, bytes = <B * 4>>}
+disc_rt.device_kernel @add_merge threads 256 [reads, writes, number, number, number, number] {disc_plan.kind = "call", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<0>}
+disc_rt.device_kernel @add_last threads 256 [reads, writes, number, number, number, number] {disc_plan.kind = "call", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<B>}
+disc_rt.device_kernel @sum threads 256 [reads, writes, number, writes, number] {disc_plan.kind = "row", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<1>,
+    disc_plan.split = #disc_plan.split<part = @sum_part, whole = @sum_whole, most = <(B + 15) floordiv 16>, values = <1>>}
+disc_rt.device_kernel @sum_part threads 256 [reads, writes, number, writes, number] {disc_plan.kind = "row", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<1>}
+disc_rt.device_kernel @product threads 256 [reads, writes, number] {disc_plan.kind = "contraction", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<1>,
     disc_plan.before = @product_decode}
-disc_rt.device_kernel @product_decode threads 256 writes "01s" {disc_plan.kind = "contraction", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<min(B floordiv 65, 1) * 2>}
-disc_rt.device_kernel @sum_whole threads 256 writes "01s1s" {disc_plan.kind = "row", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<1>}
+disc_rt.device_kernel @product_decode threads 256 [reads, writes, number] {disc_plan.kind = "contraction", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<min(B floordiv 65, 1) * 2>}
+disc_rt.device_kernel @sum_whole threads 256 [reads, writes, number, writes, number] {disc_plan.kind = "row", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<1>}
 func.func @sort(%args: !llvm.ptr, %begin: i64, %end: i64, %scratch: !llvm.ptr)
     attributes {disc_plan.symbols = ["B"], disc_plan.kind = "call", disc_plan.tasks = #disc_shape.expr<B>,
                 disc_plan.cost = #disc_shape.expr<100>, disc_plan.scratch = #disc_shape.expr<B * 8>, disc_plan.reports_to_call,

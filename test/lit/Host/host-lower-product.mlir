@@ -2,18 +2,17 @@
 // Of several kernels the first runs whose condition holds.
 // RUN: disc-opt %s --disc-host-lower | FileCheck %s
 
-module attributes {disc_plan.target = {device = "cuda", warp = 32 : i64}, gpu.container_module} {
+module attributes {disc_plan.target = #disc_plan.target<device = "cuda", warp = 32>, gpu.container_module} {
 disc_shape.symbol @B min 1 max 64
 
-disc_rt.device_kernel @other threads 256 writes "01" {disc_plan.kind = "loop", disc_plan.symbols = [], disc_plan.tasks = #disc_shape.expr<1>}
-disc_rt.device_kernel @linear threads 256 writes "001s" {disc_plan.kind = "contraction", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<B>,
-    disc_plan.library = {operands = array<i64: 0, 1, 2>, extents = #disc_shape.dims<[1, B, 1536, 384, 0, 0, B * 1536]>, dtype = 544 : i64, when = #disc_shape.expr<B - 7>,
-                         a_columns = false, b_columns = true, epilogue = @linear_epilogue}}
-disc_rt.device_kernel @linear_epilogue threads 256 writes "001s" {disc_plan.kind = "contraction", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<B + 1>}
-disc_rt.device_kernel @some threads 256 writes "001s" {disc_plan.kind = "contraction", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<B>,
-    disc_plan.variants = [{kernel = @some_many, when = #disc_shape.expr<B - 32>}, {kernel = @some_few, when = #disc_shape.expr<5 - B>}]}
-disc_rt.device_kernel @some_many threads 256 writes "001s" {disc_plan.kind = "contraction", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<B + 2>}
-disc_rt.device_kernel @some_few threads 256 writes "001s" {disc_plan.kind = "contraction", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<B + 3>}
+disc_rt.device_kernel @other threads 256 [reads, writes] {disc_plan.kind = "loop", disc_plan.symbols = [], disc_plan.tasks = #disc_shape.expr<1>}
+disc_rt.device_kernel @linear threads 256 [reads, reads, writes, number] {disc_plan.kind = "contraction", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<B>,
+    disc_plan.library = #disc_plan.library_product<operands = [0, 1, 2], extents = <[1, B, 1536, 384, 0, 0, B * 1536]>, dtype = 544, when = <B - 7>, a_columns = false, b_columns = true, epilogue = @linear_epilogue>}
+disc_rt.device_kernel @linear_epilogue threads 256 [reads, reads, writes, number] {disc_plan.kind = "contraction", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<B + 1>}
+disc_rt.device_kernel @some threads 256 [reads, reads, writes, number] {disc_plan.kind = "contraction", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<B>,
+    disc_plan.variants = [#disc_plan.kernel_variant<kernel = @some_many, when = <B - 32>>, #disc_plan.kernel_variant<kernel = @some_few, when = <5 - B>>]}
+disc_rt.device_kernel @some_many threads 256 [reads, reads, writes, number] {disc_plan.kind = "contraction", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<B + 2>}
+disc_rt.device_kernel @some_few threads 256 [reads, reads, writes, number] {disc_plan.kind = "contraction", disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<B + 3>}
 
 // Kernel 1, f32, the right side by columns, no epilogue, no TF32.
 // CHECK: llvm.mlir.global private constant @disc_product_linear(dense<[1, 544, 0, 1, 0, 0]> : tensor<6xi64>)

@@ -10,7 +10,7 @@
 // CHECK-SAME: bin = "\7FELF
 // CHECK-SAME: #gpu.object<#nvvm.target<O = 3, chip = "sm_80">
 // CHECK-SAME: assembly = "
-module attributes {disc_plan.target = {device = "cuda", arch = ["sm_90", "sm_80"], warp = 32 : i64}} {
+module attributes {disc_plan.target = #disc_plan.target<device = "cuda", arch = ["sm_90", "sm_80"], warp = 32>} {
   gpu.module @kernels {
     llvm.mlir.global internal @k_shared() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<128 x f32>
     gpu.func @k(%r: !llvm.ptr<1>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {

@@ -11,7 +11,7 @@
 // NEW: gpu.binary @mixed
 // NEW-NOT: properties
 // NEW-NOT: griddepcontrol
-module attributes {disc_plan.target = {device = "cuda", warp = 32 : i64}} {
+module attributes {disc_plan.target = #disc_plan.target<device = "cuda", warp = 32>} {
   gpu.module @waiting {
     gpu.func @k(%r: !llvm.ptr<1>) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
       nvvm.griddepcontrol launch_dependents

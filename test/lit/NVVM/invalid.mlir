@@ -1,7 +1,7 @@
 // RUN: disc-opt %s --split-input-file --verify-diagnostics --pass-pipeline='builtin.module(%nvvm-passes,disc-nvvm-serialize{cubin=false})'
 
 // expected-error @below {{unknown architecture 'sm_12345'; known architectures: sm_100, }}
-module attributes {disc_plan.target = {arch = ["sm_80", "sm_12345"]}} {
+module attributes {disc_plan.target = #disc_plan.target<arch = ["sm_80", "sm_12345"]>} {
   gpu.module @unknown {
     gpu.func @k() kernel attributes {known_block_size = array<i32: 32, 1, 1>} { gpu.return }
   }
@@ -47,7 +47,7 @@ gpu.module @calls {
 
 // -----
 
-disc_rt.device_kernel @k threads 32 writes "01"
+disc_rt.device_kernel @k threads 32 [reads, writes]
 gpu.module @arguments {
   // expected-error @below {{its disc_rt.device_kernel describes 2 arguments, but it has 1}}
   gpu.func @k(%x: f32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} { gpu.return }

@@ -11,7 +11,7 @@
 // CHECK-DAG: nvvm.read.ptx.sreg.ctaid.x range <i32, 0, 256>
 // CHECK-DAG: nvvm.read.ptx.sreg.nctaid.x
 disc_shape.symbol @B min 1 max 64
-disc_rt.device_kernel @ids threads 256 writes "01s" {disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<B * 4>}
+disc_rt.device_kernel @ids threads 256 [reads, writes, number] {disc_plan.symbols = ["B"], disc_plan.tasks = #disc_shape.expr<B * 4>}
 gpu.module @kernels {
   gpu.func @ids(%x: !llvm.ptr<1>, %r: !llvm.ptr<1>, %n: i64) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
     %t = gpu.thread_id x

@@ -7,7 +7,7 @@
 // PTX-DAG: sqrt.rn.f32
 // PTX-DAG: st.global.v4.b32
 // PTX-DAG: abs.f32
-disc_rt.device_kernel @rows threads 256 writes "01s"
+disc_rt.device_kernel @rows threads 256 [reads, writes, number]
 gpu.module @kernels {
   gpu.func @rows(%x: !llvm.ptr<1>, %r: !llvm.ptr<1>, %n: i64) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
     %t = gpu.thread_id x

@@ -9,7 +9,7 @@
 // CHECK-SAME: .target sm_80
 // CHECK-SAME: .visible .entry k(
 // CHECK-NOT: chip = "sm_90"
-module attributes {disc_plan.target = {device = "cuda", arch = ["sm_90", "sm_80"], warp = 32 : i64}} {
+module attributes {disc_plan.target = #disc_plan.target<device = "cuda", arch = ["sm_90", "sm_80"], warp = 32>} {
   gpu.module @kernels {
     gpu.func @k(%r: !llvm.ptr<1>) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
       %c0 = arith.constant 0.0 : f32

@@ -357,8 +357,8 @@ module attributes {disc_plan.next = "k"} {}
 
 // -----
 
-// expected-error @+1 {{'disc_plan.variants' must be a list of 'kernel' and 'when' (P11)}}
-disc_rt.device_kernel @p11_variants threads 256 writes "01" {disc_plan.variants = [{kernel = @p11_other}]}
+// expected-error @+1 {{'disc_plan.variants' must be a list of variants (P11)}}
+disc_rt.device_kernel @p11_variants threads 256 [reads, writes] {disc_plan.variants = [{kernel = @p11_other}]}
 
 // -----
 
@@ -443,35 +443,35 @@ disc_plan.kernel_func loop @p9 attributes {symbols = [], arg_dims = [#disc_shape
 
 // -----
 
-// expected-error @+1 {{'disc_plan.target' must be a dictionary (P10)}}
+// expected-error @+1 {{'disc_plan.target' must be a target (P10)}}
 module attributes {disc_plan.target = "avx"} {}
 
 // -----
 
-// expected-error @+1 {{'disc_plan.target': 'vector_bits' must be a power of two from 64 to 4096, not 96 : i64 (P10)}}
-module attributes {disc_plan.target = {vector_bits = 96 : i64}} {}
+// expected-error @+1 {{target: 'vector_bits' must be a power of two from 64 to 4096, not 96 (P10)}}
+module attributes {disc_plan.target = #disc_plan.target<vector_bits = 96>} {}
 
 // -----
 
-// expected-error @+1 {{'disc_plan.target': 'cores' must be an integer from 1 to 1048576, not 0 : i64 (P10)}}
-module attributes {disc_plan.target = {cores = 0 : i64}} {}
+// expected-error @+1 {{target: 'cores' must be an integer from 1 to 1048576, not 0 (P10)}}
+module attributes {disc_plan.target = #disc_plan.target<cores = 0>} {}
 
 // -----
 
-// expected-error @+1 {{'disc_plan.update' has no 'bytes', or one of another type (P11)}}
-disc_rt.device_kernel @p11 threads 256 writes "01" {disc_plan.update = {result = 1 : i64}}
+// expected-error @+1 {{'disc_plan.update' must be an update (P11)}}
+disc_rt.device_kernel @p11 threads 256 [reads, writes] {disc_plan.update = #disc_plan.order<merge = @p11, last = @p11, rows = <1>, length = <1>>}
 
 // -----
 
-// expected-error @+1 {{'disc_plan.library' has no 'extents', or one of another type (P11)}}
-disc_rt.device_kernel @p11_extents threads 256 writes "001" {
-    disc_plan.library = {operands = array<i64: 0, 1, 2>, extents = #disc_shape.dims<[1, 2]>, dtype = 544 : i64,
-                         a_columns = false, b_columns = true}}
+disc_rt.device_kernel @p11_extents threads 256 [reads, reads, writes] {
+    // expected-error @+1 {{a product has three or four 'operands' and seven 'extents' (P11)}}
+    disc_plan.library = #disc_plan.library_product<operands = [0, 1, 2], extents = <[1, 2]>, dtype = 544, when = <1>,
+        a_columns = false, b_columns = true>}
 
 // -----
 
 // expected-error @+1 {{'disc_plan.symbols' must be a list of strings (P11)}}
-disc_rt.device_kernel @p11_symbols threads 256 writes "01" {disc_plan.symbols = [1]}
+disc_rt.device_kernel @p11_symbols threads 256 [reads, writes] {disc_plan.symbols = [1]}
 
 // -----
 

@@ -1,7 +1,7 @@
 // RUN: disc-opt %s --split-input-file --verify-diagnostics --pass-pipeline='builtin.module(%rocdl-passes,disc-rocdl-serialize)'
 
 // expected-error @below {{unknown architecture 'gfx12345'; known architectures: gfx10-1-generic, }}
-module attributes {disc_plan.target = {arch = ["gfx12345"]}} {
+module attributes {disc_plan.target = #disc_plan.target<arch = ["gfx12345"]>} {
   gpu.module @unknown {
     gpu.func @k() kernel attributes {known_block_size = array<i32: 64, 1, 1>} { gpu.return }
   }

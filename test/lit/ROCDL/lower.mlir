@@ -9,7 +9,7 @@
 // CHECK-DAG: rocdl.workgroup.id.x
 // CHECK-DAG: %[[HIDDEN:.*]] = llvm.call_intrinsic "llvm.amdgcn.implicitarg.ptr"() : () -> !llvm.ptr<4>
 // CHECK-DAG: llvm.load %[[HIDDEN]] invariant {alignment = 4 : i64} : !llvm.ptr<4> -> i32
-disc_rt.device_kernel @ids threads 256 writes "01s"
+disc_rt.device_kernel @ids threads 256 [reads, writes, number]
 gpu.module @kernels {
   gpu.func @ids(%x: !llvm.ptr<1>, %r: !llvm.ptr<1>, %n: i64) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
     %t = gpu.thread_id x

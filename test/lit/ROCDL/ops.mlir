@@ -5,7 +5,7 @@
 // ISA: global_load_dwordx4
 // ISA: v_sqrt_f32
 // ISA: global_store_dwordx4
-disc_rt.device_kernel @rows threads 256 writes "01s"
+disc_rt.device_kernel @rows threads 256 [reads, writes, number]
 gpu.module @kernels {
   gpu.func @rows(%x: !llvm.ptr<1>, %r: !llvm.ptr<1>, %n: i64) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
     %t = gpu.thread_id x

@@ -8,7 +8,7 @@
 // CHECK-SAME: bin = "\7FELF
 // CHECK-SAME: chip = "gfx942"
 // CHECK-SAME: bin = "\7FELF
-module attributes {disc_plan.target = {device = "rocm", arch = ["gfx90a", "gfx942"], warp = 64 : i64}} {
+module attributes {disc_plan.target = #disc_plan.target<device = "rocm", arch = ["gfx90a", "gfx942"], warp = 64>} {
   gpu.module @kernels {
     llvm.mlir.global internal @k_shared() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<128 x f32>
     gpu.func @k(%r: !llvm.ptr<1>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {

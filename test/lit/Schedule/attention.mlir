@@ -1,7 +1,7 @@
 // A task is two vectors of queries of one head; scratch holds the scores of a run of keys, however many there are.
 // RUN: disc-opt %s -disc-schedule-kernels | FileCheck %s
 
-module attributes {disc_plan.target = {vector_bits = 512 : i64, l1d_bytes = 49152 : i64}} {
+module attributes {disc_plan.target = #disc_plan.target<vector_bits = 512, l1d_bytes = 49152>} {
   disc_shape.symbol @B min 1 max 64
   disc_shape.symbol @S min 2 max 512
 

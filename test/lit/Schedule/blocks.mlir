@@ -8,7 +8,7 @@
 #x = affine_map<(m, n, k) -> (m, k)>
 #w = affine_map<(m, n, k) -> (n, k)>
 #y = affine_map<(m, n, k) -> (m, n)>
-module attributes {disc_plan.target = {warp = 32 : i64}} {
+module attributes {disc_plan.target = #disc_plan.target<warp = 32>} {
 disc_shape.symbol @B min 1
 disc_shape.symbol @S min 0 max 512
 disc_shape.symbol @L min 1024 max 65536

@@ -4,7 +4,7 @@
 #x = affine_map<(m, n, k) -> (m, k)>
 #w = affine_map<(m, n, k) -> (n, k)>
 #y = affine_map<(m, n, k) -> (m, n)>
-module attributes {disc_plan.target = {vector_bits = 512 : i64, l2_bytes = 1048576 : i64, cores = 1 : i64}} {
+module attributes {disc_plan.target = #disc_plan.target<vector_bits = 512, l2_bytes = 1048576, cores = 1>} {
   disc_shape.symbol @M min 4096 max 8192
 
   // 640 KiB of rows are 30 tiles of 14; the static column count gives 12 panels.

@@ -1,7 +1,7 @@
 // Weights of convolutions in panels, and the chunks of images that tasks work on.
 // RUN: disc-opt %s -disc-schedule-hoist-parameters -disc-schedule-pack-weights -disc-schedule-kernels | FileCheck %s
 
-module attributes {disc_plan.target = {vector_bits = 512 : i64, l2_bytes = 1048576 : i64, cores = 1 : i64}} {
+module attributes {disc_plan.target = #disc_plan.target<vector_bits = 512, l2_bytes = 1048576, cores = 1>} {
   disc_shape.symbol @B min 1 max 8
   disc_shape.symbol @H min 8 max 256
 

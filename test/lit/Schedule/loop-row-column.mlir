@@ -1,7 +1,7 @@
 // Tasks, scratch memory and costs of kernels without products.
 // RUN: disc-opt %s -disc-schedule-kernels | FileCheck %s
 
-module attributes {disc_plan.target = {vector_bits = 512 : i64}} {
+module attributes {disc_plan.target = #disc_plan.target<vector_bits = 512>} {
 disc_shape.symbol @B min 1
 disc_shape.symbol @S min 1 max 512
 

@@ -30,7 +30,7 @@
 #a = affine_map<(m, n, k) -> (m, k)>
 #b = affine_map<(m, n, k) -> (n, k)>
 #c = affine_map<(m, n, k) -> (m, n)>
-module attributes {disc_plan.target = {device = "cuda", warp = 32 : i64, matrix_unit = true}} {
+module attributes {disc_plan.target = #disc_plan.target<device = "cuda", warp = 32, matrix_unit = true>} {
 disc_shape.symbol @S min 1
 func.func @main(%x: tensor<?x64xf32> {disc_shape.dims = #disc_shape.dims<[S, 64]>}) -> tensor<?x20xf32> {
   %w = disc_tensor.parameter "w" : tensor<20x2x32xi8>

@@ -23,7 +23,7 @@
 #a = affine_map<(m, n, k) -> (m, k)>
 #b = affine_map<(m, n, k) -> (n, k)>
 #c = affine_map<(m, n, k) -> (m, n)>
-module attributes {disc_plan.target = {vector_bits = 256 : i64}} {
+module attributes {disc_plan.target = #disc_plan.target<vector_bits = 256>} {
 disc_shape.symbol @S min 1
 func.func @main(%x: tensor<?x64xf32> {disc_shape.dims = #disc_shape.dims<[S, 64]>}) -> tensor<?x20xf32> {
   %w = disc_tensor.parameter "w" : tensor<20x2x32xi8>
@@ -78,7 +78,7 @@ func.func @main(%x: tensor<?x64xf32> {disc_shape.dims = #disc_shape.dims<[S, 64]
 #a = affine_map<(m, n, k) -> (m, k)>
 #b = affine_map<(m, n, k) -> (n, k)>
 #c = affine_map<(m, n, k) -> (m, n)>
-module attributes {disc_plan.target = {vector_bits = 256 : i64, i16_dot = true}} {
+module attributes {disc_plan.target = #disc_plan.target<vector_bits = 256, i16_dot = true>} {
 disc_shape.symbol @S min 1
 func.func @main(%x: tensor<?x8xi8> {disc_shape.dims = #disc_shape.dims<[S, 8]>}) -> tensor<?x20xi32> {
   %w = disc_tensor.parameter "w" : tensor<20x8xi8>
@@ -114,7 +114,7 @@ func.func @main(%x: tensor<?x8xi8> {disc_shape.dims = #disc_shape.dims<[S, 8]>})
 #a = affine_map<(m, n, k) -> (m, k)>
 #b = affine_map<(m, n, k) -> (n, k)>
 #c = affine_map<(m, n, k) -> (m, n)>
-module attributes {disc_plan.target = {vector_bits = 256 : i64, i16_dot = true, i8_dot_mixed = true}} {
+module attributes {disc_plan.target = #disc_plan.target<vector_bits = 256, i16_dot = true, i8_dot_mixed = true>} {
 disc_shape.symbol @S min 1
 func.func @main(%x: tensor<?x9xi8> {disc_shape.dims = #disc_shape.dims<[S, 9]>}) -> tensor<?x20xi32> {
   %w = disc_tensor.parameter "w" : tensor<20x9xi8>
@@ -148,7 +148,7 @@ func.func @main(%x: tensor<?x9xi8> {disc_shape.dims = #disc_shape.dims<[S, 9]>})
 #a = affine_map<(m, n, k) -> (m, k)>
 #b = affine_map<(m, n, k) -> (n, k)>
 #c = affine_map<(m, n, k) -> (m, n)>
-module attributes {disc_plan.target = {vector_bits = 256 : i64, i16_dot = true, i8_dot = true}} {
+module attributes {disc_plan.target = #disc_plan.target<vector_bits = 256, i16_dot = true, i8_dot = true>} {
 disc_shape.symbol @S min 1
 func.func @main(%x: tensor<?x9xi8> {disc_shape.dims = #disc_shape.dims<[S, 9]>}) -> tensor<?x20xi32> {
   %w = disc_tensor.parameter "w" : tensor<20x9xi8>

@@ -12,7 +12,7 @@
 #a = affine_map<(m, n, k) -> (m, k)>
 #b = affine_map<(m, n, k) -> (n, k)>
 #c = affine_map<(m, n, k) -> (m, n)>
-module attributes {disc_plan.target = {vector_bits = 512 : i64, bf16_dot = true}} {
+module attributes {disc_plan.target = #disc_plan.target<vector_bits = 512, bf16_dot = true>} {
 disc_shape.symbol @S min 1
 func.func @main(%x: tensor<?x8xf32> {disc_shape.dims = #disc_shape.dims<[S, 8]>}) -> tensor<?x20xf32> {
   %w = disc_tensor.parameter "w" : tensor<20x8xf32>

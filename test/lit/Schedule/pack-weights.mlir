@@ -29,7 +29,7 @@
 #a = affine_map<(m, n, k) -> (m, k)>
 #b = affine_map<(m, n, k) -> (n, k)>
 #c = affine_map<(m, n, k) -> (m, n)>
-module attributes {disc_plan.target = {vector_bits = 256 : i64}} {
+module attributes {disc_plan.target = #disc_plan.target<vector_bits = 256>} {
 disc_shape.symbol @S min 1
 func.func @main(%x: tensor<?x8xf32> {disc_shape.dims = #disc_shape.dims<[S, 8]>},
                 %z: tensor<?x8xf32> {disc_shape.dims = #disc_shape.dims<[S, 8]>})

@@ -1,14 +1,14 @@
 // Tiles fit the vectors and registers that the target says it has: NEON of AArch64 and ARMv7, SVE, AVX2, SSE.
-// RUN: sed 's/TARGET/vector_bits = 128 : i64, vector_registers = 32 : i64/' %s | disc-opt -disc-schedule-pack-weights -disc-schedule-kernels | FileCheck %s --check-prefix=NEON
-// RUN: sed 's/TARGET/vector_bits = 128 : i64, vector_registers = 16 : i64/' %s | disc-opt -disc-schedule-pack-weights -disc-schedule-kernels | FileCheck %s --check-prefix=SHORT
-// RUN: sed 's/TARGET/vector_bits = 128 : i64, vector_registers = 16 : i64, fma = false/' %s | disc-opt -disc-schedule-pack-weights -disc-schedule-kernels | FileCheck %s --check-prefix=SSE
-// RUN: sed 's/TARGET/vector_bits = 256 : i64, vector_registers = 32 : i64/' %s | disc-opt -disc-schedule-pack-weights -disc-schedule-kernels | FileCheck %s --check-prefix=SVE
-// RUN: sed 's/TARGET/vector_bits = 256 : i64, vector_registers = 16 : i64/' %s | disc-opt -disc-schedule-pack-weights -disc-schedule-kernels | FileCheck %s --check-prefix=AVX2
+// RUN: sed 's/TARGET/vector_bits = 128, vector_registers = 32/' %s | disc-opt -disc-schedule-pack-weights -disc-schedule-kernels | FileCheck %s --check-prefix=NEON
+// RUN: sed 's/TARGET/vector_bits = 128, vector_registers = 16/' %s | disc-opt -disc-schedule-pack-weights -disc-schedule-kernels | FileCheck %s --check-prefix=SHORT
+// RUN: sed 's/TARGET/vector_bits = 128, vector_registers = 16, fma = false/' %s | disc-opt -disc-schedule-pack-weights -disc-schedule-kernels | FileCheck %s --check-prefix=SSE
+// RUN: sed 's/TARGET/vector_bits = 256, vector_registers = 32/' %s | disc-opt -disc-schedule-pack-weights -disc-schedule-kernels | FileCheck %s --check-prefix=SVE
+// RUN: sed 's/TARGET/vector_bits = 256, vector_registers = 16/' %s | disc-opt -disc-schedule-pack-weights -disc-schedule-kernels | FileCheck %s --check-prefix=AVX2
 
 #x = affine_map<(m, n, k) -> (m, k)>
 #w = affine_map<(m, n, k) -> (n, k)>
 #y = affine_map<(m, n, k) -> (m, n)>
-module attributes {disc_plan.target = {TARGET}} {
+module attributes {disc_plan.target = #disc_plan.target<TARGET>} {
   disc_shape.symbol @M min 1 max 8192
 
   // NEON: <rows = 14, columns = [8]

@@ -2,7 +2,7 @@
 // RUN: disc-opt %s -disc-schedule-winograd | FileCheck %s
 // RUN: disc-opt %s -disc-schedule-winograd -disc-schedule-hoist-parameters -disc-schedule-pack-weights -disc-schedule-kernels | FileCheck %s --check-prefix=SCHEDULE
 
-module attributes {disc_plan.target = {vector_bits = 512 : i64, l2_bytes = 1048576 : i64, l3_bytes = 4194304 : i64, cores = 1 : i64}} {
+module attributes {disc_plan.target = #disc_plan.target<vector_bits = 512, l2_bytes = 1048576, l3_bytes = 4194304, cores = 1>} {
   disc_shape.symbol @B min 1 max 8
   disc_shape.symbol @H min 8 max 256
 

@@ -233,5 +233,32 @@ def test_equal_tensors_of_any_sizes() -> None:
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
 def test_losses_of_the_dtype_of_their_input(loss: Callable[..., torch.Tensor], reduction: str) -> None:
     calls = [(torch.randn(n, 3).bfloat16(), torch.randn(n, 3)) for n in (1, 5, 17)]
-    compare(lambda x, y: loss(x, y, reduction=reduction), *calls[1], dynamic=({0: Dim("n")}, {0: Dim("n")}), calls=calls)
-    compare(lambda x, y: loss(y, x, reduction=reduction), *calls[1], dynamic=({0: Dim("n")}, {0: Dim("n")}), calls=calls)
+    compare(
+        lambda x, y: loss(x, y, reduction=reduction), *calls[1], dynamic=({0: Dim("n")}, {0: Dim("n")}), calls=calls
+    )
+    compare(
+        lambda x, y: loss(y, x, reduction=reduction), *calls[1], dynamic=({0: Dim("n")}, {0: Dim("n")}), calls=calls
+    )
+
+
+def test_a_complex_element_at_a_place_that_data_decides() -> None:
+    table = torch.randn(8, 3, dtype=torch.complex64)
+
+    def picked(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        place = x.sum().long() & 7
+        return table[place], table[:, place & 1], x.to(torch.complex64)[place]
+
+    calls = [(torch.randn(n) * 9,) for n in (8, 11, 23)]
+    compare(picked, calls[1][0], dynamic=({0: Dim("n", min=8)},), calls=calls)
+
+
+def test_patches_are_a_view_of_the_image() -> None:
+    def patches(x: torch.Tensor) -> torch.Tensor:
+        each = x.unfold(2, 4, 4).unfold(3, 4, 4).permute(0, 2, 3, 1, 4, 5)
+        return each.reshape(x.shape[0], each.shape[1] * each.shape[2], 3 * 16)
+
+    dims = {0: Dim("b"), 2: Dim("h", min=4), 3: Dim("w", min=4)}
+    calls = [(torch.randn(b, 3, h, w),) for b, h, w in ((1, 4, 4), (2, 16, 8), (3, 7, 23), (1, 31, 17), (2, 12, 5))]
+    compare(patches, calls[1][0], dynamic=(dims,), calls=calls)
+    model = disc.compile(Fn(patches), calls[1], dynamic_shapes=((dims,),))
+    assert model.ir("memory").count("disc_plan.kernel_func") == 1

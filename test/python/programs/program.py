@@ -163,14 +163,23 @@ def plain_cond() -> Any:
     return mock.patch("torch.cond", lambda chosen, yes, no, operands=(): (yes if chosen else no)(*operands))
 
 
+_failed: list[set[int]] = []
+"""Of each group, the programs that cannot be traced."""
+
+
 class Group(nn.Module):
     """Several programs as one module: exporting and compiling one costs little less than several."""
 
     def __init__(self, modules: Sequence[nn.Module]) -> None:
         super().__init__()
         self.programs = nn.ModuleList(modules)
-        self.failed: set[int] = set()
-        """The numbers of programs without results."""
+        self.number = len(_failed)
+        _failed.append(set())
+
+    @property
+    def failed(self) -> set[int]:
+        """The numbers of programs without results; not an attribute, whose changes the compiler undoes or copies."""
+        return _failed[self.number]
 
     def forward(self, *inputs: tuple[torch.Tensor, ...]) -> list[Any]:
         return [program(*own) for program, own in zip(self.programs, inputs, strict=True)]

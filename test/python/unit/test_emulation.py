@@ -15,7 +15,7 @@ PASSES = (
 # A block sums a row: each thread some of its elements, warps by shuffles, the block through shared memory. `EARLY` and
 # `BARRIER` are there to be left out.
 ROW_SUM = """
-module attributes {disc_plan.target = {device = "emulated", warp = WARP : i64}} {
+module attributes {disc_plan.target = #disc_plan.target<device = "emulated", warp = WARP>} {
 disc_shape.symbol @B min 0 max 1000
 disc_shape.symbol @S min 0 max 100000
 gpu.module @kernels {
@@ -81,7 +81,7 @@ gpu.module @kernels {
     gpu.return
   }
 }
-disc_rt.device_kernel @row_sum threads 128 writes "01s" {
+disc_rt.device_kernel @row_sum threads 128 [reads, writes, number] {
   disc_plan.symbols = ["S"], disc_plan.tasks = #disc_shape.expr<B>, disc_plan.kind = "row"}
 disc_rt.entry @main attributes {
     inputs = [{name = "x", type = tensor<?x?xf32>, dims = #disc_shape.dims<[B, S]>}],

@@ -144,6 +144,11 @@ def unfold(b: Builder, x: Tensor, dim: int, size: int, step: int) -> Tensor:
     dim = normalize_dim(dim, x.rank)
     count = b.add(b.floordiv(b.sub(x.dims[dim], size), step), 1)
     dims = b.as_exported([*x.dims[:dim], count, *x.dims[dim + 1 :], size])
+    if isinstance(size, int) and size == step and not x.dtype.is_complex:
+        # Windows side by side are a view: the patches of an image.
+        pieces = b.slice(x, dim, 0, b.mul(dims[dim], size))
+        split = b.reshape(pieces, [*dims[: dim + 1], size, *dims[dim + 1 : -1]])
+        return b.permute(split, [d for d in range(x.rank + 1) if d != dim + 1] + [dim + 1])
 
     def body() -> Elem:
         *at, within_window = loops(len(dims))

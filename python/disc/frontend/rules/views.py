@@ -327,18 +327,24 @@ def _holds_for_less(b: Builder, expr: sympy.Expr, whole: Any, bounds: Sequence[A
 def select(b: Builder, x: Tensor, dim: int, index: Any) -> Tensor:
     """x[index] along ``dim``."""
     dim = normalize_dim(dim, x.rank)
-    rest = [*x.dims[:dim], *x.dims[dim + 1 :]]
     index = signed_number(b, index, b.operand_value(2))
     if isinstance(index, RuntimeNumber):
-
-        def element() -> Elem:
-            at = loops(len(rest))
-            at.insert(dim, b.checked_index(index.emit(), x.dims[dim], wrap=True))
-            return b.extract(x, at)
-
-        return b.generic([], [], rest, x.dtype, element)
+        return _select_by_data(b, x, dim, index)
     index = from_start(b, index, x.dims[dim], b.operand_value(2))
-    return b.reshape(b.slice(x, dim, index, 1), rest)
+    return b.reshape(b.slice(x, dim, index, 1), [*x.dims[:dim], *x.dims[dim + 1 :]])
+
+
+def _select_by_data(b: Builder, x: Tensor, dim: int, index: RuntimeNumber) -> Tensor:
+    if x.dtype.is_complex:
+        return b.as_complex(_select_by_data(b, b.as_pairs(x), dim, index))
+    rest = [*x.dims[:dim], *x.dims[dim + 1 :]]
+
+    def element() -> Elem:
+        at = loops(len(rest))
+        at.insert(dim, b.checked_index(index.emit(), x.dims[dim], wrap=True))
+        return b.extract(x, at)
+
+    return b.generic([], [], rest, x.dtype, element)
 
 
 @lowers("torch.aten.narrow")
