@@ -8,6 +8,7 @@
 #define DISC_DIALECTS_RT
 
 include "mlir/Dialect/LLVMIR/LLVMOpBase.td"
+include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/EnumAttr.td"
 include "mlir/IR/OpBase.td"
 include "mlir/IR/SymbolInterfaces.td"
@@ -21,7 +22,38 @@ def Rt_Dialect : Dialect {
     Operations take the call in progress (`%call`, a pointer) first. Those that can fail return from the function with
     the runtime's status at once when they do.
   }];
-  let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::disc::ShapeDialect"];
+  let useDefaultAttributePrinterParser = 1;
+}
+
+def Rt_InterfaceTensorAttr : AttrDef<Rt_Dialect, "InterfaceTensor"> {
+  let mnemonic = "tensor";
+  let summary = "an input or output of the model, as the runtime checks calls";
+  let description = [{
+    `is_unsigned`: the elements are unsigned integers. `updated`: the entry writes to the input. Along the dimensions
+    `repeats` the input may have one element where others have more.
+
+    (R2) there is an extent for each dimension of the type.
+  }];
+  let parameters = (ins "::mlir::StringAttr":$name, "::mlir::RankedTensorType":$type, "::mlir::disc::DimsAttr":$dims,
+                        DefaultValuedParameter<"bool", "false">:$is_unsigned,
+                        DefaultValuedParameter<"bool", "false">:$updated,
+                        OptionalParameter<"::mlir::DenseI64ArrayAttr">:$repeats);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+}
+def Rt_InterfaceTensors : TypedArrayAttrBase<Rt_InterfaceTensorAttr, "tensors of the interface">;
+
+def Rt_ArenaPlanAttr : AttrDef<Rt_Dialect, "ArenaPlan"> {
+  let mnemonic = "arena_plan";
+  let summary = "what an arena contains, for tools";
+  let description = [{
+    Of each temporary the size, and the first and last step of the host flow at which it is there. `in_place` is how
+    many results are in the memory of operands. `orders` are the orders in which temporaries may be placed.
+  }];
+  let parameters = (ins "::mlir::disc::DimsAttr":$bytes, "::mlir::DenseI64ArrayAttr":$first,
+                        "::mlir::DenseI64ArrayAttr":$last, "int64_t":$in_place, "::mlir::ArrayAttr":$orders);
+  let assemblyFormat = "`<` struct(params) `>`";
 }
 
 // A pointer in the default address space; buildable, so that assembly need not repeat it.
@@ -133,7 +165,7 @@ def Rt_ArenaOp : Rt_Op<"arena"> {
     of a procedure.
   }];
   let arguments = (ins Rt_Ptr:$call, Index:$bytes, DefaultValuedAttr<I64Attr, "0">:$part,
-                       OptionalAttr<DictionaryAttr>:$plan, UnitAttr:$activation);
+                       OptionalAttr<Rt_ArenaPlanAttr>:$plan, UnitAttr:$activation);
   let results = (outs Rt_Ptr:$result);
   let assemblyFormat = "$call `,` $bytes (`part` $part^)? (`activation` $activation^)? attr-dict";
 }
@@ -328,15 +360,12 @@ def Rt_EntryOp : Rt_Op<"entry", [IsolatedFromAbove, Symbol]> {
   let summary = "an entry function of the artifact: `init` or `main`";
   let description = [{
     The region's one argument is the call in progress. `inputs` and `outputs` describe the model's interface, for the
-    table that the runtime checks calls against: dictionaries with `name` (string), `type` (tensor type) and `dims`
-    (`disc_shape.dims`), `unsigned` (unit) where the elements are unsigned integers, and `updated` (unit) for an input
-    that the entry writes to.
+    table that the runtime checks calls against.
 
     (R1) the region has one argument, the call, of pointer type.
-    (R2) `inputs` and `outputs` hold such dictionaries.
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$sym_visibility, ArrayAttr:$inputs,
-                       ArrayAttr:$outputs);
+  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$sym_visibility, Rt_InterfaceTensors:$inputs,
+                       Rt_InterfaceTensors:$outputs);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$sym_name attr-dict-with-keyword $body";
   let hasVerifier = 1;

@@ -3,6 +3,7 @@
 #include "dialects/Rt/RtDialect.h"
 
 #include "mlir/IR/Builders.h"
+#include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -11,7 +12,14 @@ using namespace mlir::disc;
 #include "dialects/Rt/RtDialect.cpp.inc"
 #include "dialects/Rt/RtEnums.cpp.inc"
 
+#define GET_ATTRDEF_CLASSES
+#include "dialects/Rt/RtAttrs.cpp.inc"
+
 void RtDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "dialects/Rt/RtAttrs.cpp.inc"
+      >();
   addOperations<
 #define GET_OP_LIST
 #include "dialects/Rt/RtOps.cpp.inc"
@@ -68,12 +76,14 @@ LogicalResult EntryOp::verify() {
   Block &block = getBody().front();
   if (block.getNumArguments() != 1 || !isa<LLVM::LLVMPointerType>(block.getArgument(0).getType()))
     return emitOpError("must have one argument, the call, of pointer type (R1)");
-  for (ArrayAttr table : {getInputs(), getOutputs()})
-    for (Attribute entry : table) {
-      auto dict = dyn_cast<DictionaryAttr>(entry);
-      if (!dict || !dict.getAs<StringAttr>("name") || !dict.getAs<TypeAttr>("type") || !dict.get("dims"))
-        return emitOpError("inputs and outputs must be dictionaries with name, type and dims (R2)");
-    }
+  return success();
+}
+
+LogicalResult InterfaceTensorAttr::verify(function_ref<InFlightDiagnostic()> emitError, StringAttr name,
+                                          RankedTensorType type, DimsAttr dims, bool, bool, DenseI64ArrayAttr) {
+  if (static_cast<int64_t>(dims.size()) != type.getRank())
+    return emitError() << name << " has " << dims.size() << " extents, and a type of rank " << type.getRank()
+                       << " (R2)";
   return success();
 }
 

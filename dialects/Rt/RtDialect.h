@@ -2,6 +2,7 @@
 #ifndef DISC_DIALECTS_RT_RTDIALECT_H
 #define DISC_DIALECTS_RT_RTDIALECT_H
 
+#include "dialects/Shape/ShapeDialect.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMTypes.h"
@@ -15,6 +16,9 @@
 
 #include "dialects/Rt/RtDialect.h.inc"
 #include "dialects/Rt/RtEnums.h.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "dialects/Rt/RtAttrs.h.inc"
 
 #define GET_OP_CLASSES
 #include "dialects/Rt/RtOps.h.inc"

@@ -145,17 +145,14 @@ StringAttr TableEmitter::numbers(ArrayRef<int64_t> values) {
 FailureOr<StringAttr> TableEmitter::tensors(StringRef name, ArrayAttr interface) {
   SmallVector<Row> rows;
   for (auto [i, entry] : llvm::enumerate(interface)) {
-    auto dict = cast<DictionaryAttr>(entry);
-    auto type = dyn_cast<RankedTensorType>(dict.getAs<TypeAttr>("type").getValue());
-    auto dims = dict.getAs<DimsAttr>("dims");
-    if (!type || !dims || static_cast<int64_t>(dims.size()) != type.getRank())
-      return main.emitOpError() << name << " " << i << " needs a ranked tensor type and as many dims";
-    auto dtype = interfaceDtype(type.getElementType(), dict.contains("unsigned"));
+    auto tensor = cast<InterfaceTensorAttr>(entry);
+    RankedTensorType type = tensor.getType();
+    auto dtype = interfaceDtype(type.getElementType(), tensor.getIsUnsigned());
     if (!dtype)
       return main.emitOpError() << name << " " << i << " has element type " << type.getElementType()
                                 << ", which can't cross the interface";
     SmallVector<Row> dimRows;
-    for (auto [extent, expr] : llvm::zip_equal(type.getShape(), dims.getDims())) {
+    for (auto [extent, expr] : llvm::zip_equal(type.getShape(), tensor.getDims().getDims())) {
       ShapeAnalysis::Range range = shapes.range(expr);
       bool computed = llvm::any_of(expr.symbols(), [&](StringRef symbol) {
         return info.computed.contains(StringAttr::get(module.getContext(), symbol));
@@ -166,9 +163,9 @@ FailureOr<StringAttr> TableEmitter::tensors(StringRef name, ArrayAttr interface)
                          text(expr.str()), std::max<int64_t>(range.min.value_or(0), 0),
                          range.max.value_or(DISC_UNBOUNDED)});
     }
-    rows.push_back({text(dict.getAs<StringAttr>("name")), *dtype, type.getRank(),
+    rows.push_back({text(tensor.getName()), *dtype, type.getRank(),
                     table(("disc_" + name + "_" + Twine(i)).str(), dimRows),
-                    static_cast<int64_t>(dict.contains("updated"))});
+                    static_cast<int64_t>(tensor.getUpdated())});
   }
   return table(("disc_" + name + "s").str(), rows);
 }
@@ -179,9 +176,9 @@ SmallVector<Row> TableEmitter::repeats() {
   llvm::SmallDenseSet<StringRef> wanted;
   for (bool collecting : {true, false})
     for (auto [i, entry] : llvm::enumerate(main.getInputs())) {
-      auto dict = cast<DictionaryAttr>(entry);
-      auto repeated = dict.getAs<DenseI64ArrayAttr>("repeats");
-      for (auto [d, expr] : llvm::enumerate(dict.getAs<DimsAttr>("dims").getDims())) {
+      auto tensor = cast<InterfaceTensorAttr>(entry);
+      DenseI64ArrayAttr repeated = tensor.getRepeats();
+      for (auto [d, expr] : llvm::enumerate(tensor.getDims().getDims())) {
         bool repeats = repeated && llvm::is_contained(repeated.asArrayRef(), static_cast<int64_t>(d));
         std::optional<StringRef> name = expr.asSymbol();
         if (!name)
@@ -221,8 +218,8 @@ StringAttr TableEmitter::guards() {
     // The blamed extent's own expression says what came, in the user's words.
     std::string symbol, lhs;
     if (guard.input >= 0 && guard.dim >= 0 && guard.input < static_cast<int64_t>(main.getInputs().size())) {
-      auto dict = cast<DictionaryAttr>(main.getInputs()[guard.input]);
-      SmallVector<SymExpr> dims = dict.getAs<DimsAttr>("dims").getDims();
+      auto tensor = cast<InterfaceTensorAttr>(main.getInputs()[guard.input]);
+      SmallVector<SymExpr> dims = tensor.getDims().getDims();
       if (guard.dim < static_cast<int64_t>(dims.size())) {
         lhs = dims[guard.dim].str();
         if (std::optional<StringRef> name = dims[guard.dim].asSymbol())

@@ -644,7 +644,7 @@ LogicalResult EntryLowering::lowerShapes() {
 
   Location loc = entry->getLoc();
   for (auto [number, output] : llvm::enumerate(cast<EntryOp>(entry).getOutputs())) {
-    SmallVector<SymExpr> extents = cast<DictionaryAttr>(output).getAs<DimsAttr>("dims").getDims();
+    SmallVector<SymExpr> extents = cast<InterfaceTensorAttr>(output).getDims().getDims();
     Value dims = slots(loc, std::max<size_t>(extents.size(), 1));
     for (auto [i, extent] : llvm::enumerate(extents)) {
       if (!isKnown(extent))

@@ -279,7 +279,7 @@ LogicalResult SizeChecker::check(Block &block, llvm::StringSet<> known, Checked 
         llvm::for_each(sizes.numbers, addNumber);
       }
     } else if (auto arena = dyn_cast<ArenaOp>(op); arena && arena.getPlan()) {
-      if (auto bytes = arena.getPlan()->getAs<DimsAttr>("bytes")) {
+      if (DimsAttr bytes = arena.getPlan()->getBytes()) {
         SymExpr total;
         SizeBound bound(0);
         for (const SymExpr &expr : bytes.getDims()) {
@@ -299,12 +299,10 @@ LogicalResult SizeChecker::check(Block &block, llvm::StringSet<> known, Checked 
   }
   if (auto entry = dyn_cast<EntryOp>(block.getParentOp()))
     for (Attribute input : entry.getInputs()) {
-      auto fields = cast<DictionaryAttr>(input);
-      auto type = dyn_cast<RankedTensorType>(fields.getAs<TypeAttr>("type").getValue());
+      auto tensor = cast<InterfaceTensorAttr>(input);
       SmallVector<Size> sizes;
-      if (type)
-        addTensor(sizes, fields.getAs<DimsAttr>("dims").getDims(), type, UnknownLoc::get(entry.getContext()),
-                  "input '" + fields.getAs<StringAttr>("name").getValue() + "'");
+      addTensor(sizes, tensor.getDims().getDims(), tensor.getType(), UnknownLoc::get(entry.getContext()),
+                "input '" + tensor.getName().getValue() + "'");
       for (Size &size : sizes) {
         size.loc = entry.getLoc();
         ownSize(std::move(size));

@@ -42,8 +42,8 @@ public:
   ArrayRef<StringAttr> symbols() const { return entrySymbols; }
 
 private:
-  DictionaryAttr describe(StringRef fallback, unsigned index, Type type, DictionaryAttr attrs, ArrayRef<SymExpr> dims,
-                          bool updated = false);
+  InterfaceTensorAttr describe(StringRef fallback, unsigned index, Type type, DictionaryAttr attrs,
+                               ArrayRef<SymExpr> dims, bool updated = false);
   LogicalResult runEntry();
   LogicalResult runProcedure(ArrayAttr symbols);
   LogicalResult build(Block &flow);
@@ -88,8 +88,8 @@ private:
   void planPlaces();
   void pushDown(Value value);
   void planLoops();
-  DictionaryAttr describePlan(const ArenaPlanner::Plan &plan, ArrayRef<ArenaPlanner::Temporary> temporaries,
-                              int64_t inPlace);
+  ArenaPlanAttr describePlan(const ArenaPlanner::Plan &plan, ArrayRef<ArenaPlanner::Temporary> temporaries,
+                             int64_t inPlace);
   LogicalResult fetch(Value tensor);
   FailureOr<Value> buffer(Value tensor);
   void copy(Value target, Value source, const SymExpr &bytes);

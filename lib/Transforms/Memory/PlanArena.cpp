@@ -60,21 +60,16 @@ namespace mlir::disc {
 using namespace mlir;
 using namespace mlir::disc;
 
-DictionaryAttr EntryBuilder::describe(StringRef fallback, unsigned index, Type type, DictionaryAttr attrs,
-                                      ArrayRef<SymExpr> dims, bool updated) {
+InterfaceTensorAttr EntryBuilder::describe(StringRef fallback, unsigned index, Type type, DictionaryAttr attrs,
+                                           ArrayRef<SymExpr> dims, bool updated) {
   StringAttr name = attrs ? attrs.getAs<StringAttr>(ShapeDialect::getNameAttrName()) : StringAttr();
   if (!name)
     name = b.getStringAttr(fallback + Twine(index));
-  SmallVector<NamedAttribute> fields = {b.getNamedAttr("name", name), b.getNamedAttr("type", TypeAttr::get(type)),
-                                        b.getNamedAttr("dims", DimsAttr::get(b.getContext(), dims))};
   // The one fact about an element type that signless integers lose.
-  if (attrs && attrs.contains("disc_tensor.unsigned"))
-    fields.push_back(b.getNamedAttr("unsigned", b.getUnitAttr()));
-  if (updated)
-    fields.push_back(b.getNamedAttr("updated", b.getUnitAttr()));
-  if (Attribute repeats = attrs ? attrs.get(ShapeDialect::getRepeatsAttrName()) : Attribute())
-    fields.push_back(b.getNamedAttr("repeats", repeats));
-  return b.getDictionaryAttr(fields);
+  bool isUnsigned = attrs && attrs.contains("disc_tensor.unsigned");
+  auto repeats = attrs ? attrs.getAs<DenseI64ArrayAttr>(ShapeDialect::getRepeatsAttrName()) : DenseI64ArrayAttr();
+  return InterfaceTensorAttr::get(b.getContext(), name, cast<RankedTensorType>(type),
+                                  DimsAttr::get(b.getContext(), dims), isUnsigned, updated, repeats);
 }
 
 void EntryBuilder::guard(GuardPredicate predicate, Value lhs, Value rhs, int64_t input, int64_t dim,

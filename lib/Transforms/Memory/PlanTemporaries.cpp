@@ -324,8 +324,8 @@ void EntryBuilder::fit() {
 }
 
 /// The plan as an attribute, for those who ask what a call needs (Arena.h of the bindings, tests).
-DictionaryAttr EntryBuilder::describePlan(const ArenaPlanner::Plan &plan, ArrayRef<ArenaPlanner::Temporary> temporaries,
-                                          int64_t inPlace) {
+ArenaPlanAttr EntryBuilder::describePlan(const ArenaPlanner::Plan &plan, ArrayRef<ArenaPlanner::Temporary> temporaries,
+                                         int64_t inPlace) {
   SmallVector<SymExpr> bytes;
   SmallVector<int64_t> first, last;
   for (const ArenaPlanner::Temporary &t : temporaries) {
@@ -336,8 +336,6 @@ DictionaryAttr EntryBuilder::describePlan(const ArenaPlanner::Plan &plan, ArrayR
   SmallVector<Attribute> orders;
   for (ArrayRef<unsigned> order : plan.orders)
     orders.push_back(b.getDenseI64ArrayAttr(SmallVector<int64_t>(order)));
-  return b.getDictionaryAttr(
-      {b.getNamedAttr("bytes", DimsAttr::get(b.getContext(), bytes)),
-       b.getNamedAttr("first", b.getDenseI64ArrayAttr(first)), b.getNamedAttr("last", b.getDenseI64ArrayAttr(last)),
-       b.getNamedAttr("in_place", b.getI64IntegerAttr(inPlace)), b.getNamedAttr("orders", b.getArrayAttr(orders))});
+  return ArenaPlanAttr::get(b.getContext(), DimsAttr::get(b.getContext(), bytes), b.getDenseI64ArrayAttr(first),
+                            b.getDenseI64ArrayAttr(last), inPlace, b.getArrayAttr(orders));
 }

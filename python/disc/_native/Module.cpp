@@ -93,15 +93,15 @@ static nb::dict arena(Module &module, const std::string &function, const std::ma
   if (!mlir::isa_and_nonnull<EntryOp, ProcedureOp>(entry))
     raise(PyExc_ValueError, "no entry '" + function + "': the module has not been through the memory stage");
   entry->walk([&](ArenaOp op) {
-    mlir::DictionaryAttr plan = op.getPlanAttr();
+    ArenaPlanAttr plan = op.getPlanAttr();
     if (!plan)
       raise(PyExc_ValueError, "the arena of '" + function + "' does not list its contents");
-    auto first = plan.getAs<mlir::DenseI64ArrayAttr>("first"), last = plan.getAs<mlir::DenseI64ArrayAttr>("last");
+    mlir::DenseI64ArrayAttr first = plan.getFirst(), last = plan.getLast();
     llvm::SmallVector<ArenaLayout::Lifetime> lives;
     for (auto [f, l] : llvm::zip(first.asArrayRef(), last.asArrayRef()))
       lives.push_back({f, l});
     llvm::SmallVector<int64_t> sizes;
-    for (const SymExpr &expr : plan.getAs<DimsAttr>("bytes").getDims()) {
+    for (const SymExpr &expr : plan.getBytes().getDims()) {
       auto value = expr.evaluate([&](llvm::StringRef name) -> std::optional<int64_t> {
         auto it = symbols.find(name.str());
         return it == symbols.end() ? std::nullopt : std::optional<int64_t>(it->second);
@@ -114,9 +114,9 @@ static nb::dict arena(Module &module, const std::string &function, const std::ma
     // Parts are apart, also where their temporaries do not meet.
     int64_t bytes = 0;
     live += layout.largestLive(sizes);
-    inPlace += plan.getAs<mlir::IntegerAttr>("in_place").getInt();
+    inPlace += plan.getInPlace();
     std::optional<llvm::SmallVector<int64_t>> best;
-    for (mlir::Attribute attr : plan.getAs<mlir::ArrayAttr>("orders")) {
+    for (mlir::Attribute attr : plan.getOrders()) {
       ArenaLayout::Order order(llvm::cast<mlir::DenseI64ArrayAttr>(attr).asArrayRef());
       llvm::SmallVector<int64_t> offsets = layout.offsets(sizes, order);
       if (!best || ArenaLayout::bytes(sizes, offsets) < bytes) {
@@ -186,16 +186,15 @@ static nb::dict plans(Module &module, const std::map<std::string, int64_t> &symb
 static nb::list tensors(EntryOp main, mlir::ArrayAttr interface) {
   nb::list result;
   for (mlir::Attribute entry : interface) {
-    auto dict = llvm::cast<mlir::DictionaryAttr>(entry);
-    auto name = dict.getAs<mlir::StringAttr>("name");
-    auto type = llvm::cast<mlir::RankedTensorType>(dict.getAs<mlir::TypeAttr>("type").getValue());
-    auto dtype = interfaceDtype(type.getElementType(), dict.contains("unsigned"));
+    auto tensor = llvm::cast<InterfaceTensorAttr>(entry);
+    std::string name = tensor.getName().str();
+    auto dtype = interfaceDtype(tensor.getType().getElementType(), tensor.getIsUnsigned());
     if (!dtype)
-      raise(PyExc_ValueError, "'" + name.str() + "' has an element type that can't cross the interface");
+      raise(PyExc_ValueError, "'" + name + "' has an element type that can't cross the interface");
     nb::list dims;
-    for (const SymExpr &expr : dict.getAs<DimsAttr>("dims").getDims())
+    for (const SymExpr &expr : tensor.getDims().getDims())
       dims.append(expr.str());
-    result.append(nb::make_tuple(name.str(), disc::rt::dtypeName(*dtype), nb::tuple(dims), dict.contains("updated")));
+    result.append(nb::make_tuple(name, disc::rt::dtypeName(*dtype), nb::tuple(dims), tensor.getUpdated()));
   }
   return result;
 }

@@ -60,8 +60,8 @@ disc_plan.kernel_func loop @copy attributes {symbols = ["B"], arg_dims = [#disc_
   disc_plan.yield %r : tensor<?x9xf32>
 }
 
-disc_rt.entry @main attributes {inputs = [{name = "x", type = tensor<?x9xf32>, dims = #disc_shape.dims<[B, 9]>}],
-                                outputs = [{name = "y", type = tensor<?x9xf32>, dims = #disc_shape.dims<[B, 9]>}]} {
+disc_rt.entry @main attributes {inputs = [#disc_rt.tensor<name = "x", type = tensor<?x9xf32>, dims = <[B, 9]>>],
+                                outputs = [#disc_rt.tensor<name = "y", type = tensor<?x9xf32>, dims = <[B, 9]>>]} {
 ^bb0(%call: !llvm.ptr):
   %B = disc_rt.extent %call[0, 0]
   disc_rt.bind_symbol @B, %B

@@ -26,7 +26,7 @@ disc_shape.symbol @S
 // CHECK: ^[[COLD]]:
 // CHECK: llvm.call @disc_rt_size_failed(%arg0, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) : (!llvm.ptr, i64, i64, i64, !llvm.ptr) -> i32
 disc_rt.entry @main attributes {
-    inputs = [{name = "x", type = tensor<?x?xf32>, dims = #disc_shape.dims<[B, S]>}], outputs = []} {
+    inputs = [#disc_rt.tensor<name = "x", type = tensor<?x?xf32>, dims = <[B, S]>>], outputs = []} {
 ^bb0(%call: !llvm.ptr):
   disc_rt.check_inputs %call
   %B = disc_rt.extent %call[0, 0]

@@ -20,9 +20,9 @@ func.func @k(%args: !llvm.ptr, %begin: i64, %end: i64, %scratch: !llvm.ptr)
   return
 }
 disc_rt.entry @main attributes {
-    inputs = [{name = "x", type = tensor<?xf32>, dims = #disc_shape.dims<[n]>}],
-    outputs = [{name = "y", type = tensor<?xf32>, dims = #disc_shape.dims<[n]>},
-               {name = "z", type = tensor<?xf32>, dims = #disc_shape.dims<[n]>}]} {
+    inputs = [#disc_rt.tensor<name = "x", type = tensor<?xf32>, dims = <[n]>>],
+    outputs = [#disc_rt.tensor<name = "y", type = tensor<?xf32>, dims = <[n]>>,
+               #disc_rt.tensor<name = "z", type = tensor<?xf32>, dims = <[n]>>]} {
 ^bb0(%call: !llvm.ptr):
   disc_rt.sanitize %call
   disc_rt.check_inputs %call

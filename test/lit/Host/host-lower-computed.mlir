@@ -23,8 +23,8 @@ disc_shape.symbol @u0 max 64
 // CHECK: llvm.mlir.constant(-1 : i64)
 // CHECK: llvm.mlir.constant(-2 : i64)
 disc_rt.entry @main attributes {
-    inputs = [{name = "x", type = tensor<?xf32>, dims = #disc_shape.dims<[B]>}],
-    outputs = [{name = "y", type = tensor<?x?xf32>, dims = #disc_shape.dims<[B, u0]>}]} {
+    inputs = [#disc_rt.tensor<name = "x", type = tensor<?xf32>, dims = <[B]>>],
+    outputs = [#disc_rt.tensor<name = "y", type = tensor<?x?xf32>, dims = <[B, u0]>>]} {
 ^bb0(%call: !llvm.ptr):
   disc_rt.check_inputs %call
   %b = disc_rt.extent %call[0, 0]

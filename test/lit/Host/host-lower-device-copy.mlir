@@ -6,8 +6,8 @@
 // CHECK: llvm.mlir.addressof @disc_device_code
 module attributes {disc_plan.target = #disc_plan.target<device = "cuda", warp = 32>} {
 disc_rt.entry @main attributes {
-    inputs = [{name = "x", type = tensor<4xf32>, dims = #disc_shape.dims<[4]>}],
-    outputs = [{name = "y", type = tensor<4xf32>, dims = #disc_shape.dims<[4]>}]} {
+    inputs = [#disc_rt.tensor<name = "x", type = tensor<4xf32>, dims = <[4]>>],
+    outputs = [#disc_rt.tensor<name = "y", type = tensor<4xf32>, dims = <[4]>>]} {
 ^bb0(%call: !llvm.ptr):
   disc_rt.check_inputs %call
   %x = disc_rt.input %call[0]

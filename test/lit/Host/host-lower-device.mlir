@@ -101,8 +101,8 @@ func.func @sort(%args: !llvm.ptr, %begin: i64, %end: i64, %scratch: !llvm.ptr)
 // CHECK-NOT: disc_rt.device_kernel
 // CHECK-NOT: gpu.binary
 disc_rt.entry @main attributes {
-    inputs = [{name = "x", type = tensor<?xf32>, dims = #disc_shape.dims<[B]>}],
-    outputs = [{name = "y", type = tensor<?xf32>, dims = #disc_shape.dims<[B]>}]} {
+    inputs = [#disc_rt.tensor<name = "x", type = tensor<?xf32>, dims = <[B]>>],
+    outputs = [#disc_rt.tensor<name = "y", type = tensor<?xf32>, dims = <[B]>>]} {
 ^bb0(%call: !llvm.ptr):
   disc_rt.check_inputs %call
   %B = disc_rt.extent %call[0, 0]

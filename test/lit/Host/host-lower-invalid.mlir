@@ -61,16 +61,7 @@ disc_rt.entry @main attributes {inputs = [], outputs = []} {
 
 // expected-error @below {{input 0 has element type 'complex<f32>', which can't cross the interface}}
 disc_rt.entry @main attributes {
-    inputs = [{name = "x", type = tensor<4xcomplex<f32>>, dims = #disc_shape.dims<[4]>}], outputs = []} {
-^bb0(%call: !llvm.ptr):
-  disc_rt.return
-}
-
-// -----
-
-// expected-error @below {{output 0 needs a ranked tensor type and as many dims}}
-disc_rt.entry @main attributes {
-    inputs = [], outputs = [{name = "y", type = tensor<4x4xf32>, dims = #disc_shape.dims<[4]>}]} {
+    inputs = [#disc_rt.tensor<name = "x", type = tensor<4xcomplex<f32>>, dims = <[4]>>], outputs = []} {
 ^bb0(%call: !llvm.ptr):
   disc_rt.return
 }

@@ -44,7 +44,7 @@ func.func @k(%args: !llvm.ptr, %begin: i64, %end: i64, %scratch: !llvm.ptr)
 // The index is no symbol of the interface: one is, T.
 // CHECK-NOT: "i\00"
 disc_rt.entry @main attributes {
-    inputs = [{name = "x", type = tensor<?xf32>, dims = #disc_shape.dims<[T]>}], outputs = []} {
+    inputs = [#disc_rt.tensor<name = "x", type = tensor<?xf32>, dims = <[T]>>], outputs = []} {
 ^bb0(%call: !llvm.ptr):
   disc_rt.check_inputs %call
   %T = disc_rt.extent %call[0, 0]

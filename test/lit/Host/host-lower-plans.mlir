@@ -43,7 +43,7 @@ disc_rt.procedure @main.plan1.bytes attributes {plan_of = @main, sym_visibility 
 // CHECK: call @disc_procedure_main.plan1.bytes
 // CHECK: call @disc_procedure_main.plan1(
 // CHECK: llvm.call @disc_rt_over_budget
-disc_rt.entry @main attributes {inputs = [{name = "x", type = tensor<?xf32>, dims = #disc_shape.dims<[B]>}], outputs = []} {
+disc_rt.entry @main attributes {inputs = [#disc_rt.tensor<name = "x", type = tensor<?xf32>, dims = <[B]>>], outputs = []} {
 ^bb0(%call: !llvm.ptr):
   disc_rt.check_inputs %call
   %b = disc_rt.extent %call[0, 0]

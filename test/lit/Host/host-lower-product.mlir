@@ -45,8 +45,8 @@ disc_rt.device_kernel @some_few threads 256 [reads, reads, writes, number] {disc
 // CHECK: %[[NUMBER:.*]] = arith.select %[[MANY]], %{{.*}}, %[[OWN]] : i64
 // CHECK: llvm.call @disc_rt_device_launch(%arg0, %[[NUMBER]],
 disc_rt.entry @main attributes {
-    inputs = [{name = "x", type = tensor<?x384xf32>, dims = #disc_shape.dims<[B, 384]>}],
-    outputs = [{name = "y", type = tensor<?x1536xf32>, dims = #disc_shape.dims<[B, 1536]>}]} {
+    inputs = [#disc_rt.tensor<name = "x", type = tensor<?x384xf32>, dims = <[B, 384]>>],
+    outputs = [#disc_rt.tensor<name = "y", type = tensor<?x1536xf32>, dims = <[B, 1536]>>]} {
 ^bb0(%call: !llvm.ptr):
   disc_rt.check_inputs %call
   %b = disc_rt.extent %call[0, 0]

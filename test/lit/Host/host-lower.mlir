@@ -68,8 +68,8 @@ disc_rt.entry @init attributes {inputs = [], outputs = []} {
 // CHECK: ^[[COLD]]:
 // CHECK: llvm.call @disc_rt_guard_failed
 disc_rt.entry @main attributes {
-    inputs = [{name = "x", type = tensor<?x?xf32>, dims = #disc_shape.dims<[B, S]>}],
-    outputs = [{name = "y", type = tensor<?x?xi1>, dims = #disc_shape.dims<[B, S]>}]} {
+    inputs = [#disc_rt.tensor<name = "x", type = tensor<?x?xf32>, dims = <[B, S]>>],
+    outputs = [#disc_rt.tensor<name = "y", type = tensor<?x?xi1>, dims = <[B, S]>>]} {
 ^bb0(%call: !llvm.ptr):
   disc_rt.check_inputs %call
   %c1 = arith.constant 1 : index

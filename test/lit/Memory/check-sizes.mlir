@@ -17,7 +17,7 @@ disc_plan.kernel_func loop @square attributes {symbols = ["k"], arg_dims = [], l
 // CHECK-NEXT: disc_rt.check_sizes %arg0 [#disc_shape.expr<k * k * 8>] of [#disc_shape.expr<k * k * 8>]
 // CHECK-SAME: as ["check-sizes.mlir:{{[0-9]+}}: a tensor of shape [k, k] and type f64 needs k * k * 8 bytes"]{{$}}
 // CHECK-NOT: check_sizes
-disc_rt.entry @main attributes {inputs = [{name = "n", type = tensor<i64>, dims = #disc_shape.dims<[]>}], outputs = []} {
+disc_rt.entry @main attributes {inputs = [#disc_rt.tensor<name = "n", type = tensor<i64>, dims = <[]>>], outputs = []} {
 ^bb0(%call: !llvm.ptr):
   disc_rt.check_inputs %call
   %n = disc_rt.input %call[0]
@@ -27,7 +27,7 @@ disc_rt.entry @main attributes {inputs = [{name = "n", type = tensor<i64>, dims 
   disc_rt.guard %call, %k ge %min input -1 dim -1 expected "0", ""
   disc_rt.bind_symbol @k, %k computed
   %bytes = disc_shape.dim <k * k * 8>
-  %y = disc_rt.arena %call, %bytes {plan = {bytes = #disc_shape.dims<[8 * k * k]>}}
+  %y = disc_rt.arena %call, %bytes {plan = #disc_rt.arena_plan<bytes = <[8 * k * k]>, first = [0], last = [1], in_place = 0, orders = []>}
   disc_rt.launch %call @square(%y)
   disc_rt.return
 }
@@ -39,7 +39,7 @@ disc_shape.symbol @B max 65536
 disc_shape.symbol @S max 65536
 // CHECK-LABEL: disc_rt.entry @bounded
 // CHECK-NOT: check_sizes
-disc_rt.entry @bounded attributes {inputs = [{name = "x", type = tensor<?x?x4096xf32>, dims = #disc_shape.dims<[B, S, 4096]>}], outputs = []} {
+disc_rt.entry @bounded attributes {inputs = [#disc_rt.tensor<name = "x", type = tensor<?x?x4096xf32>, dims = <[B, S, 4096]>>], outputs = []} {
 ^bb0(%call: !llvm.ptr):
   disc_rt.check_inputs %call
   %B = disc_rt.extent %call[0, 0]
@@ -76,7 +76,7 @@ disc_plan.kernel_func loop @large attributes {symbols = ["B", "S"], arg_dims = [
 // CHECK-NOT: check_sizes
 // CHECK: else
 // CHECK-NEXT: disc_rt.check_sizes %arg0 [#disc_shape.expr<S * S>]
-disc_rt.entry @branches attributes {inputs = [{name = "x", type = tensor<?x?xi1>, dims = #disc_shape.dims<[B, S]>}], outputs = []} {
+disc_rt.entry @branches attributes {inputs = [#disc_rt.tensor<name = "x", type = tensor<?x?xi1>, dims = <[B, S]>>], outputs = []} {
 ^bb0(%call: !llvm.ptr):
   disc_rt.check_inputs %call
   %B = disc_rt.extent %call[0, 0]
@@ -107,7 +107,7 @@ disc_shape.symbol @i
 // CHECK: disc_rt.check_sizes %arg0 [#disc_shape.expr<N * 8>]
 // CHECK: disc_rt.loop
 // CHECK-NOT: check_sizes
-disc_rt.entry @loop attributes {inputs = [{name = "x", type = tensor<?xf64>, dims = #disc_shape.dims<[N]>}], outputs = []} {
+disc_rt.entry @loop attributes {inputs = [#disc_rt.tensor<name = "x", type = tensor<?xf64>, dims = <[N]>>], outputs = []} {
 ^bb0(%call: !llvm.ptr):
   %N = disc_rt.extent %call[0, 0]
   disc_rt.bind_symbol @N, %N
@@ -126,7 +126,7 @@ disc_rt.entry @loop attributes {inputs = [{name = "x", type = tensor<?xf64>, dim
 
 disc_shape.symbol @B
 // expected-error@+1 {{input 'x' of shape [B, 1152921504606846976] and type f32 needs B * 4611686018427387904 bytes: the size overflows for all sizes of dynamic dimensions; at most 2^59 is supported}}
-disc_rt.entry @never attributes {inputs = [{name = "x", type = tensor<?x1152921504606846976xf32>, dims = #disc_shape.dims<[B, 1152921504606846976]>}], outputs = []} {
+disc_rt.entry @never attributes {inputs = [#disc_rt.tensor<name = "x", type = tensor<?x1152921504606846976xf32>, dims = <[B, 1152921504606846976]>>], outputs = []} {
 ^bb0(%call: !llvm.ptr):
   %B = disc_rt.extent %call[0, 0]
   disc_rt.bind_symbol @B, %B

@@ -5,8 +5,8 @@
 // and @cast's elements have other sizes.
 
 // CHECK-LABEL: disc_rt.entry @main
-// CHECK: disc_rt.arena %{{.*}}, %{{.*}} {plan = {
-// CHECK-SAME: in_place = 3 : i64
+// CHECK: disc_rt.arena %{{.*}}, %{{.*}} {plan = #disc_rt.arena_plan<
+// CHECK-SAME: in_place = 3
 // CHECK: %[[X:.*]] = disc_rt.input
 // CHECK: disc_rt.launch %{{.*}} @relu(%[[X]], %[[A:.*]])
 // CHECK: disc_rt.launch %{{.*}} @relu(%[[A]], %[[A]])

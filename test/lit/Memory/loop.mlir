@@ -4,7 +4,7 @@
 // it: one buffer, into which the first one is copied. The body's temporary lives in the body.
 // CHECK: disc_rt.entry @main
 // CHECK: %[[OUT:.*]] = disc_rt.output %[[CALL:.*]][0]
-// CHECK: disc_rt.arena {{.*}}bytes = #disc_shape.dims<[B * 64, B * 64]>, first = array<i64: 1, 2>, in_place = 0 : i64, last = array<i64: 5, 3>
+// CHECK: disc_rt.arena {{.*}}bytes = <[B * 64, B * 64]>, first = [1, 2], last = [5, 3], in_place = 0
 // CHECK: %[[C:.*]] = disc_rt.offset
 // CHECK: %[[TEMP:.*]] = disc_rt.offset
 // CHECK: %[[H0:.*]] = disc_rt.input %[[CALL]][0]

@@ -2,7 +2,7 @@
 
 // The chain x -> a -> b -> c -> y needs two slots: c takes a's. S is bound by its first extent and checked in z.
 // CHECK: disc_rt.entry @main
-// CHECK-SAME: inputs = [{dims = #disc_shape.dims<[S, 8]>, name = "x", type = tensor<?x8xf32>}, {dims = #disc_shape.dims<[S]>
+// CHECK-SAME: inputs = [#disc_rt.tensor<name = "x", type = tensor<?x8xf32>, dims = <[S, 8]>>, #disc_rt.tensor<name = {{.*}}, dims = <[S]>>
 // CHECK: ^bb0(%[[CALL:.*]]: !llvm.ptr):
 // CHECK: disc_rt.check_inputs %[[CALL]]
 // CHECK: %[[S:.*]] = disc_rt.extent %[[CALL]][0, 0]

@@ -4,9 +4,9 @@
 // is copied at the end. The part that "insert" changes is written to the cache itself, twice.
 
 // CHECK-LABEL: disc_rt.entry @main
-// CHECK-SAME: name = "x", type = tensor<4xf32>, updated}, {
-// CHECK-SAME: name = "cache", type = tensor<4xf32>, updated}]
-// CHECK-SAME: outputs = [{dims = #disc_shape.dims<[4]>, name = "output0", type = tensor<4xf32>}]
+// CHECK-SAME: name = "x", type = tensor<4xf32>, dims = <[4]>, updated = true>
+// CHECK-SAME: name = "cache", type = tensor<4xf32>, dims = <[4]>, updated = true>]
+// CHECK-SAME: outputs = [#disc_rt.tensor<name = "output0", type = tensor<4xf32>, dims = <[4]>>]
 // CHECK: %[[OUT:.*]] = disc_rt.output
 // CHECK-DAG: %[[STATE:.*]] = disc_rt.parameter %{{.*}} "state" as tensor<4xf32> updated
 // CHECK-DAG: %[[CACHE:.*]] = disc_rt.input %{{.*}}[1]

@@ -8,8 +8,8 @@ disc_rt.entry @main attributes {inputs = [], outputs = []} {
 
 // -----
 
-// expected-error @+1 {{inputs and outputs must be dictionaries with name, type and dims (R2)}}
-disc_rt.entry @main attributes {inputs = [{name = "x"}], outputs = []} {
+// expected-error @+1 {{"x" has 1 extents, and a type of rank 2 (R2)}}
+disc_rt.entry @main attributes {inputs = [#disc_rt.tensor<name = "x", type = tensor<4x4xf32>, dims = <[4]>>], outputs = []} {
 ^bb0(%call: !llvm.ptr):
   disc_rt.return
 }
