@@ -11,7 +11,8 @@
 // layer of a model, again and again) become one function, so code size and compile time do not grow with depth.
 //
 // Of symbols that a guard makes equal, such as the sizes of x[mask] and y[mask], a kernel has one: guards are no part
-// of it, so what emits its code could not know.
+// of it, so what emits its code could not know. The same holds for extents that are computed from symbols: where a guard
+// says that 32 * n / B is 8, the kernel has the 8.
 //
 // Test: test/lit/Memory/outline-kernels.mlir
 //
@@ -79,6 +80,7 @@ struct OutlineKernels : disc::impl::OutlineKernelsBase<OutlineKernels> {
     IRMapping map;
     kernel.getBody().cloneInto(&func.getBody(), map);
     unifySymbols(func, shapes);
+    unifyExtents(func, shapes);
     func.setSymbolsAttr(b.getStrArrayAttr(symbolsOf(func)));
 
     std::string text;
@@ -120,6 +122,44 @@ struct OutlineKernels : disc::impl::OutlineKernelsBase<OutlineKernels> {
         return found == others.end() ? std::nullopt : std::optional<SymExpr>(found->second);
       });
       return ExprAttr::get(expr.getContext(), replaced);
+    });
+    replacer.recursivelyReplaceElementsIn(func, /*replaceAttrs=*/true);
+  }
+
+  /// Replaces extents that are equal to another one of the kernel: by a constant, or by the first of the others.
+  static void unifyExtents(KernelFuncOp func, ShapeAnalysis &shapes) {
+    SmallVector<SymExpr> extents;
+    auto add = [&](ArrayRef<SymExpr> dims) {
+      for (const SymExpr &dim : dims)
+        if (dim.isDefined() && !llvm::is_contained(extents, dim))
+          extents.push_back(dim);
+    };
+    AttrTypeWalker walker;
+    walker.addWalk([&](DimsAttr dims) { add(dims.getDims()); });
+    func->walk<WalkOrder::PreOrder>([&](Operation *op) {
+      walker.walk(op->getAttrDictionary());
+      if (auto dim = dyn_cast<DimOp>(op))
+        add(dim.getExpr().getValue());
+    });
+    SmallVector<std::pair<SymExpr, SymExpr>> others;
+    for (const SymExpr &extent : extents) {
+      if (extent.isConstant())
+        continue;
+      auto isSame = [&](const SymExpr &other) { return shapes.equal(extent, other); };
+      auto known = llvm::find_if(extents, [&](const SymExpr &other) { return other.isConstant() && isSame(other); });
+      if (known == extents.end())
+        known = llvm::find_if(extents, isSame);
+      if (*known != extent)
+        others.push_back({extent, *known});
+    }
+    if (others.empty())
+      return;
+    AttrTypeReplacer replacer;
+    replacer.addReplacement([&](ExprAttr expr) -> std::optional<Attribute> {
+      for (auto &[other, extent] : others)
+        if (other == expr.getValue())
+          return ExprAttr::get(expr.getContext(), extent);
+      return std::nullopt;
     });
     replacer.recursivelyReplaceElementsIn(func, /*replaceAttrs=*/true);
   }

@@ -227,6 +227,14 @@ def _of_proxy() -> FrameType | None:
     return frame
 
 
+def _of_dispatch() -> FrameType | None:
+    """The frame of the call of an operator that runs only for the shape of its result, where nothing is recorded."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not FakeTensorMode.dispatch.__code__:
+        frame = frame.f_back
+    return frame
+
+
 def in_any_kernel() -> bool:
     """Whether a fake kernel is running, and not an operator of the trace that calls others."""
     frame: FrameType | None = sys._getframe(1)
@@ -247,7 +255,7 @@ def _of_emptiness(condition: Any) -> bool:
 
 def _is_of_operand(number: Any) -> bool:
     """Whether a number is a size of an operand of the operator whose fake kernel is running, or of all its elements."""
-    frame = _of_proxy() or _of_attention()
+    frame = _of_proxy() or _of_attention() or _of_dispatch()
     if frame is None:
         return False
     for x in pytree.tree_leaves((frame.f_locals["args"], frame.f_locals["kwargs"])):

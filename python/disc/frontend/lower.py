@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -494,10 +495,24 @@ class Lowering:
         while not isinstance(owner, ir.Block) and NODE_ATTR not in owner.attributes and len(owner.operands):
             owner = owner.operands[0].owner
         node = None if isinstance(owner, ir.Block) else self._node(owner)
-        condition = node.meta.get("val") if node is not None else None
+        if node is None:
+            return
+        condition = node.meta.get("val")
+        if isinstance(condition, torch.SymBool) and condition.node.expr == sympy.true and node.target is operator.eq:
+            # Torch has one symbol for both numbers, and so has the code behind this (`one_number`).
+            self._require_equal(owner, node)
+            return
         # That a step's number is one of the range is so.
         if isinstance(condition, torch.SymBool) and not condition.node.expr.free_symbols & self._steps:
             self.builder.require_condition(condition.node.expr, self._symbols)
+
+    def _require_equal(self, op: ir.Operation, node: Node) -> None:
+        """Requires that two numbers, of which one has the symbol of the other, are equal."""
+        lhs, rhs = (self.value(operand) for operand in op.operands)
+        values = [x.meta["val"] if isinstance(x, Node) else x for x in node.args]
+        names = [sympy.sympify(x.node._expr if isinstance(x, torch.SymInt) else x) for x in values]
+        text = self._symbols.condition(sympy.Eq(*names, evaluate=False))
+        self.builder.require_equal(lhs, rhs, f"torch._check({text})")
 
     def _apply_rule(self, op: ir.Operation, name: str, operands: list[Any]) -> None:
         if "disc.unsupported" in op.attributes:

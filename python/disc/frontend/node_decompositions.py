@@ -23,7 +23,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -81,6 +81,12 @@ _REORDERED = (
 """Views of all elements that another view undoes."""
 _STRIDED = (torch.ops.aten.as_strided.default,)
 """Views of places in memory rather than elements."""
+
+_VIEWS_OR_COPIES = (
+    torch.ops.aten.reshape.default,
+    torch.ops.aten.flatten.using_ints,
+    torch.ops.aten.contiguous.default,
+)
 
 _Table = dict[OperatorBase, Callable[..., Any]]
 
@@ -161,7 +167,8 @@ def _make_functional(graph: Graph) -> dict[Node, Node]:
         views = _views(node, made)
         base = views[0].args[0] if views else node.args[0]
         assert isinstance(base, Node)
-        if not (base in made or _is_new(base) or _is_new_part(base) or base.op == "placeholder"):
+        known = base in made or _is_new(base) or _is_new_part(base) or _is_sole(base, made, regions)
+        if not known and base.op != "placeholder":
             raise _Declined
         if any(regions[x] != regions[node] for x in (base, *views)):
             raise _Declined
@@ -361,6 +368,14 @@ def _is_new_part(node: Node) -> bool:
     return all(user is node or (user.target is operator.getitem and user.args[1] != index) for user in source.users)
 
 
+def _is_sole(node: Node, made: set[Node], regions: Mapping[Node, int]) -> bool:
+    """Whether a node is a view or a copy of a new tensor that nothing else uses, so that it need not be known which."""
+    source = node.args[0] if node.target in _VIEWS_OR_COPIES else None
+    if not isinstance(source, Node) or len(source.users) != 1 or regions[source] != regions[node]:
+        return False
+    return source in made or _is_new(source) or _is_sole(source, made, regions)
+
+
 def _regions(graph: Graph, around: dict[Node, tuple[int, ...]] | None = None) -> dict[Node, int]:
     """The number of the region of control flow that each node is in; ``around`` gets those of the regions around it."""
     regions: dict[Node, int] = {}
@@ -459,7 +474,7 @@ def _is_kept(node: Node) -> bool:
 
 def _decompose_node(node: Node, table: _Table) -> None:
     target = node.target
-    if not isinstance(target, OpOverload) or trains(node) or node.meta.get("unbacked_bindings"):
+    if not isinstance(target, OpOverload) or trains(node):
         raise _Declined
     leaves, spec = pytree.tree_flatten((node.args, node.kwargs))
     nodes = list(dict.fromkeys(leaf for leaf in leaves if isinstance(leaf, Node)))
@@ -506,16 +521,59 @@ def _agree(results: Any, values: Any) -> bool:
     return results is None
 
 
+def _name_as_before(inner: Sequence[Node], results: Any, node: Node, known: Container[sympy.Symbol]) -> None:
+    """Gives data-dependent sizes of a decomposition the symbols that they have in the program.
+
+    Each trace makes new ones, and the rest of the program uses those of the operation's results.
+    """
+    pairs = zip(pytree.tree_leaves(results), pytree.tree_leaves(node.meta.get("val")), strict=False)
+    before: dict[Any, Any] = {}
+    for result, value in pairs:
+        made = result.meta.get("val") if isinstance(result, Node) else None
+        for new, old in zip(_sizes(made), _sizes(value), strict=False):
+            if new.is_Symbol and new not in known and old.is_Symbol:
+                before.setdefault(new, old)
+    if not before:
+        return
+    for part in inner:
+        part.meta["val"] = pytree.tree_map(lambda value: _with_symbols(value, before), part.meta.get("val"))
+        if bound := part.meta.get("unbacked_bindings"):
+            part.meta["unbacked_bindings"] = {before.get(symbol, symbol): path for symbol, path in bound.items()}
+
+
+def _sizes(value: Any) -> list[Any]:
+    """The expressions of a tensor's sizes, or of a number, without what has been found out about their symbols."""
+    numbers = value.shape if isinstance(value, torch.Tensor) else [value] if isinstance(value, torch.SymInt) else []
+    return [sympy.sympify(n.node._expr if isinstance(n, torch.SymInt) else n) for n in numbers]
+
+
+def _with_symbols(value: Any, symbols: Mapping[Any, Any]) -> Any:
+    """A traced value with other symbols in its sizes."""
+
+    def number(size: Any) -> Any:
+        if not isinstance(size, torch.SymInt) or not symbols.keys() & size.node._expr.free_symbols:
+            return size
+        return size.node.shape_env.create_symintnode(size.node._expr.xreplace(symbols), hint=None)
+
+    if not isinstance(value, FakeTensor):
+        return number(value)
+    shape, strides = list(map(number, value.shape)), list(map(number, value.stride()))
+    if all(map(operator.is_, (*shape, *strides), (*value.shape, *value.stride()))):
+        return value
+    with value.fake_mode:
+        return torch.empty_strided(shape, strides, dtype=value.dtype, device=value.device)
+
+
 def _inline(node: Node, operands: Sequence[Node], body: Graph) -> None:
     """Replaces a node by the graph of its decomposition."""
     inner = [n for n in body.nodes if n.op not in ("placeholder", "output")]
-    if not all(n.op == "call_function" and _is_kept(n) and not n.meta.get("unbacked_bindings") for n in inner):
-        raise _Declined
-    # A data-dependent size has a new symbol in each trace, which nothing else in the program uses.
-    known_symbols = free_symbols([x.meta.get("val") for x in (node, *operands)])
-    if any(_needs_tracing(n.target) or not free_symbols(n.meta.get("val")) <= known_symbols for n in inner):
+    if not all(n.op == "call_function" and _is_kept(n) and not _needs_tracing(n.target) for n in inner):
         raise _Declined
     results = next(iter(reversed(body.nodes))).args[0]
+    known_symbols = free_symbols([x.meta.get("val") for x in (node, *operands)])
+    _name_as_before(inner, results, node, known_symbols)
+    if not all(free_symbols(n.meta.get("val")) <= known_symbols for n in inner):
+        raise _Declined
     if not _agree(results, node.meta.get("val")):
         raise _Declined
     graph = node.graph
@@ -525,6 +583,8 @@ def _inline(node: Node, operands: Sequence[Node], body: Graph) -> None:
         for part in inner:
             known[part] = graph.node_copy(part, known.__getitem__)
             known[part].meta = {**origin, "val": part.meta.get("val")}
+            if bound := part.meta.get("unbacked_bindings"):
+                known[part].meta["unbacked_bindings"] = bound
     if isinstance(results, Node):
         node.replace_all_uses_with(known[results])
     else:

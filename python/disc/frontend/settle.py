@@ -23,6 +23,7 @@ from ..torch_compat.patching import replaced
 from ..torch_compat.symbols import torch_sympy
 from ..torch_compat.tracing import EXTREMES_OF_MANY
 from . import markers
+from .one_number import use_one_number
 
 _BEGINS = (markers.branch_begin, markers.loop_begin, markers.procedure_begin)
 _ENDS = (markers.branch_end, markers.loop_end, markers.procedure_end)
@@ -134,8 +135,9 @@ def _expression(value: Any) -> Any:
 
 
 def settle(graph: Graph) -> None:
-    """Has no number that a region computes used outside of it."""
+    """Has no number that a region computes used outside of it, and one number for two that are required to be equal."""
     _make_pairs(graph)
+    use_one_number(graph)
     if not any(node.target in _BEGINS for node in graph.nodes):
         return
     _Settling(graph).run()

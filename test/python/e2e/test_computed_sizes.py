@@ -301,3 +301,62 @@ def test_two_slices_of_a_step_whose_bounds_are_data():
     for n in (11, 1, 4, 5, 40, 3):
         x = given(n)
         torch.testing.assert_close(model(*x), chunks(*x))
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_number_that_must_be_an_extent_is_one(whole):
+    """Code reads the number that data has, or one computed of it, where the extent is required to be the same."""
+
+    class Positions(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.table, self.linear = nn.LayerNorm(16), nn.Embedding(64, 16), nn.Linear(8, 16)
+
+        def forward(self, x, lengths):
+            count, again = lengths.sum(), (lengths * 2).sum() // 2
+            y = self.linear(x) + self.table(torch.arange(count)) + self.table(torch.arange(again)).cumsum(0)
+            if whole:
+                # PyTorch decomposes all of the program.
+                y = F.dropout(y, 0.5, False)
+                y.add_(1)
+            rows, _ = y.size()
+            y = y.reshape(rows, -1)
+            y = y + self.linear(self.norm(y)[:, :8])
+            return y, self.norm(y).reshape(int(again), 2, -1), self.norm(y).flip(0)[: int(count)]
+
+    def given(*lengths):
+        return torch.randn(sum(lengths), 8), torch.tensor(lengths)
+
+    module = Positions().eval()
+    model = disc.compile(
+        module,
+        given(4, 8),
+        dynamic_shapes=({0: 4 * Dim("n", min=1, max=15)}, {0: Dim("m", min=1, max=9)}),
+    )
+    for lengths in ([4], [3, 5], [1, 2, 3, 4, 6], [1, 1, 2], [60]):
+        x, numbers = given(*lengths)
+        torch.testing.assert_close(model(x, numbers), module(x, numbers), rtol=1e-5, atol=1e-5)
+    with pytest.raises(disc.ShapeError):
+        model(torch.randn(8, 8), torch.tensor([3]))
+
+
+def test_tensors_of_one_integer_as_sizes():
+    """``h, w = grid`` are tensors, which methods take for sizes."""
+
+    def reshaped(x, grid):
+        rows, columns = grid[0] // 2, grid[1]
+        table = x.view(rows, 2, columns, -1)
+        ones = torch.ones(rows, columns)
+        blank = torch.full((rows, 3), x[0, 0]) + x.new_zeros((rows, 1))
+        wide = x[:1, :1].expand(columns, 2) + x[0].repeat(columns, 1).sum(1, keepdim=True)
+        return table.sum(1).cumsum(0), ones, blank, wide, x.reshape((columns, -1)), torch.zeros(size=(columns, 2))
+
+    def given(rows, columns):
+        return torch.randn(2 * rows * columns, 3), torch.tensor([2 * rows, columns])
+
+    model = disc.compile(reshaped, given(3, 4), dynamic_shapes=({0: Dim.AUTO}, {}))
+    for sizes in ((3, 4), (1, 1), (7, 5), (2, 1), (1, 13), (11, 3)):
+        x, grid = given(*sizes)
+        torch.testing.assert_close(model(x, grid), reshaped(x, grid))
+    with pytest.raises(disc.ShapeError):
+        model(torch.randn(12, 3), torch.tensor([4, 5]))

@@ -264,3 +264,26 @@ def test_attention_in_chunks():
     for ends in ([0, 3, 7, 11], [0, 1], [0, 40], [0, 1, 2, 5, 6, 7, 8, 9, 20]):
         given = torch.randn(ends[-1], 2, 4), torch.tensor(ends)
         torch.testing.assert_close(model(*given), chunks(*given))
+
+
+def test_attention_in_chunks_of_repeated_lengths():
+    """The lengths are made by ``repeat_interleave``, whose decomposition computes a size once more."""
+
+    def chunks(x, grid):
+        lengths = torch.repeat_interleave(grid[:, 1], grid[:, 0])
+        q = x[None].transpose(1, 2)
+        parts = torch.split(q, lengths.tolist(), dim=2)
+        found = [F.scaled_dot_product_attention(part, part, part) for part in parts]
+        return torch.cat(found, 2), F.pad(lengths.cumsum(0), (1, 0)), torch.repeat_interleave(x, grid[:, :1].sum(), 0)
+
+    def given(*grid):
+        return torch.randn(sum(n * m for n, m in grid), 2, 4), torch.tensor(grid)
+
+    model = disc.compile(
+        chunks,
+        given((2, 3), (1, 4), (1, 1)),
+        dynamic_shapes=({0: Dim("n", min=1, max=90)}, {0: Dim("m", min=1, max=9)}),
+    )
+    for grid in ([(1, 11)], [(2, 5), (3, 7), (1, 1), (1, 2)], [(1, 1)], [(7, 1), (1, 30)], [(1, 3), (1, 3)]):
+        x, sizes = given(*grid)
+        torch.testing.assert_close(model(x, sizes), chunks(x, sizes))

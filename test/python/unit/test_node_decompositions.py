@@ -64,6 +64,21 @@ def returned_operand(x):
     return y + z
 
 
+def reshaped_and_changed(x):
+    y = torch.stack([x, x * 2]).reshape(-1, x.shape[1])
+    y[0] += 1
+    z = torch.stack([x, y[: x.shape[0]]]).flatten(0, 1).contiguous()
+    z[:, 0].mul_(2)
+    return y, z
+
+
+def unfolded_and_changed(x):
+    y = torch.relu(x)
+    z = y.reshape(-1)
+    z[0] += 1
+    return y + 1, z
+
+
 def own_operand(x):
     y = torch.relu(x)
     y.add_(y)
@@ -149,6 +164,7 @@ LOCAL = [
     detached,
     changed_after_use,
     sole_view,
+    reshaped_and_changed,
     without_rule,
     differences_along_dynamic,
     einsum_over_dynamic,
@@ -159,6 +175,7 @@ LOCAL = [
 OTHERS = [
     promoted,
     unnamed_alias,
+    unfolded_and_changed,
     returned_operand,
     own_operand,
     changed_view_among_parts,

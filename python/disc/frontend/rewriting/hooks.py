@@ -38,6 +38,7 @@ from .number_calls import number_call
 from .optional import OptionalValue, used
 from .raised import is_message, reasons
 from .region import carry_changes
+from .size_tensors import with_numbers
 from .symbolic_calls import symbolic_call
 from .tensor_data import data_call
 
@@ -97,6 +98,7 @@ class _Guarding(TorchFunctionMode):
         if func in filled.ASKING and (known := filled.answer(func, args[0])) is not None:
             return known
         args = filled.with_sizes(func, args)
+        args, kwargs = with_numbers(func, args, kwargs)
         filled.forget(func, args, kwargs)
         if func is Tensor.__iter__ and args[0].dim() and is_dynamic(args[0].shape[0]):
             raise NeedsRewriting("a loop over a dim whose extent is known at run time only")
