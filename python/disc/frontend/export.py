@@ -353,7 +353,9 @@ def _programs(error: BaseException) -> list[_Fixed]:
 def _is_the_models(error: BaseException) -> bool:
     """Whether an operation of the model's own code failed: numbers that Python knows may be no numbers of torch."""
     trace = traceback.extract_tb(error.__traceback__)
-    own = bool(trace) and (is_user_line(trace[-1].filename) or "SymInt" in str(error))
+    # PyTorch's numbers do not have all operators of Python's: two conditions on sizes cannot be compared.
+    numbers = isinstance(error, TypeError) and bool(trace) and Path(trace[-1].filename).name == "sym_node.py"
+    own = bool(trace) and (is_user_line(trace[-1].filename) or "SymInt" in str(error) or numbers)
     return own and not isinstance(error, errors.CompileError)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import sympy
 import torch
+from sympy.core.relational import Relational
 
 from ..torch_compat import patches
 from ..torch_compat.compiling import TensorPropertySource
@@ -261,6 +262,8 @@ def proved_by_trying() -> Iterator[None]:
         return symbol
 
     def evaluate_static(original: Any, self: ShapeEnv, expr: Any, **kwargs: Any) -> Any:
+        if isinstance(expr, (sympy.Eq, sympy.Ne)) and any(isinstance(x, Relational) for x in expr.args):
+            return None  # Torch would subtract one condition from the other.
         result = original(self, expr, **kwargs)
         if result is None and not kwargs.get("compute_hint") and isinstance(expr, _CONDITIONS):
             decided = True if rounds_to_less(self, expr) else prover.decide(self, expr)

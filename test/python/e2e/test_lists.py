@@ -350,3 +350,23 @@ def test_refused():
         with pytest.raises(disc.CompileError, match=why) as info:
             compiled(fn)
         assert info.value.source.startswith(__file__)
+
+
+def test_lists_that_are_repeated():
+    """As often as a dim or data says."""
+
+    def repeated(x):
+        n, count = x.shape[0], (x[:, 0] > 0).sum().item()
+        numbers = [1] * n
+        numbers.append(7)
+        total = 0
+        for number in numbers:
+            total = total * 2 % 1000 + number
+        pairs = torch.tensor([2, 3] * n)
+        floats = torch.tensor(count * [0.5] + [1.5])
+        spread = torch.stack((x[0], x[-1]) * n)
+        intervals = iter([1.0] * n)
+        scaled = [row * next(intervals) for row in x]
+        return total, len(numbers), pairs, floats, spread, torch.stack(scaled), [0] * 3
+
+    check(repeated)

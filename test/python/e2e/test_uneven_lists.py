@@ -197,3 +197,67 @@ def test_a_list_is_extended_by_numbers_of_a_tensor():
         return torch.tensor(out)
 
     compare(begins, rows, ({0: N},))
+
+
+# -- tensors that differ in several sizes -------------------------------------------------------------------------
+
+
+def images(n):
+    return torch.randn(n, 3, 9, 7), torch.stack([torch.randint(1, 10, (n,)), torch.randint(1, 8, (n,))], 1)
+
+
+def test_images_of_several_sizes():
+    """The parts of padded images, each of its height and width, are one sequence of pixels."""
+
+    def joined(x: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
+        parts = [image[..., : size[0], : size[1]] for image, size in zip(x, sizes)]
+        pixels = torch.cat([part.flatten(1).T for part in parts])
+        places = []
+        for part in parts:
+            rows, columns = torch.meshgrid(torch.arange(part.shape[-2]), torch.arange(part.shape[-1]), indexing="ij")
+            places.append(torch.stack([rows.flatten(), columns.flatten()], -1))
+        counts = [part.shape[-2] * part.shape[-1] for part in parts]
+        ends = torch.tensor(counts).cumsum(0)
+        return pixels, torch.cat(places), ends, len(parts)
+
+    compare(joined, images, ({0: N}, {0: N}))
+
+
+def test_elements_of_several_sizes():
+    def chosen(x: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        parts = []
+        for image, size in zip(x, sizes):
+            if_tall = image[:, : int(size[0]), : int(size[1])].cumsum(1)
+            parts.append(if_tall * 2)
+        turned = torch.cat([part.flatten() for part in reversed(parts)])
+        later = torch.cat([part.sum(0).flatten() for part in [*parts[1:], x[0]]])
+        return parts[0], parts[-1], turned, later
+
+    def later_only(x: Tensor, sizes: Tensor) -> Tensor:
+        parts = [image[:, : size[0], : size[1]] for image, size in zip(x, sizes)]
+        return torch.stack([part.amax((1, 2)) for part in parts[1:]] + [parts[0].mean((1, 2))])
+
+    compare(chosen, images, ({0: N}, {0: N}))
+    compare(later_only, images, ({0: N}, {0: N}), sizes=(5, 2, 7, 3, 1))
+
+
+def test_a_step_reads_tensors_of_several_sizes_that_earlier_ones_appended():
+    def grown(x: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
+        parts = []
+        for image, size in zip(x, sizes):
+            part = image[0, : size[0], : size[1]]
+            if len(parts) > 0:
+                part = part + parts[-1].mean()
+            parts.append(part)
+        return torch.cat([part.flatten() for part in parts]), parts[-1]
+
+    compare(grown, images, ({0: N}, {0: N}))
+
+
+def test_tensors_of_several_sizes_cannot_be_stacked():
+    def stacked(x: Tensor, sizes: Tensor) -> Tensor:
+        return torch.stack([image[:, : size[0], : size[1]] for image, size in zip(x, sizes)])
+
+    with pytest.raises(disc.CompileError, match=r"torch\.stack") as raised:
+        disc.compile(stacked, images(5), dynamic_shapes=({0: N}, {0: N}))
+    assert "several sizes" in str(raised.value.__cause__)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ...torch_compat.tracing import disabled_torch_function
 from ..proving import is_positive
-from . import folds, operators, pieces
+from . import folds, iterators, operators, pieces
 from .computed_numbers import natural
 from .conditions import (
     SYMBOLIC,
@@ -37,7 +37,6 @@ from .dynamic import (
     elements,
     is_dynamic,
     joint,
-    listed,
     refused,
     sequence_of,
     tensor_of,
@@ -155,11 +154,29 @@ def _enumerate(_: Site, iterable: Any, start: Any = 0) -> Any:
     steps = sequence_of(iterable)
     if steps is None:
         return enumerate(iterable, start)
-    return Dynamic(steps.count, lambda n: (start + n, steps.at(n)))
+    numbers = Dynamic(steps.count, lambda n: n, lambda: Steps(torch.arange(steps.count) + start, kind=int))
+    return Dynamic(steps.count, lambda n: (start + n, steps.at(n)), iterators.pairs([numbers, steps]))
 
 
 def _zip(_: Site, *iterables: Any, **kwargs: Any) -> Any:
-    return joint(iterables) or zip(*iterables, **kwargs)  # noqa: B905
+    found = joint(iterables)
+    if found is None:
+        return zip(*iterables, **kwargs)  # noqa: B905
+    count, known = found
+    same = all(x.count is count or known_truth(x.count == count) is True for x in known)
+    return Dynamic(count, lambda n: tuple(x.at(n) for x in known), iterators.pairs(known) if same else None)
+
+
+def _listed(kind: type) -> Callable[..., Any]:
+    """``list`` or ``tuple``."""
+
+    def of(site: Site, *values: Any) -> Any:
+        steps = sequence_of(values[0]) if len(values) == 1 and not has_parts(values[0]) else None
+        if steps is None:
+            return kind(*values)
+        return kind(iterators.collected(steps, lambda x: x, site) if steps.steps is None else [steps.steps()])
+
+    return of
 
 
 def _reversed(_: Site, iterable: Any) -> Any:
@@ -365,13 +382,16 @@ _VARIANTS: dict[Any, Callable[..., Any]] = {
     enumerate: _enumerate,
     zip: _zip,
     reversed: _reversed,
-    list: lambda _, *values: listed(list, *values),
-    tuple: lambda _, *values: listed(tuple, *values),
+    list: _listed(list),
+    tuple: _listed(tuple),
+    iter: iterators.iterate,
+    next: iterators.advance,
     _min: _extreme(_min, lambda a, b: a < b, torch.sym_min),
     _max: _extreme(_max, lambda a, b: a > b, torch.sym_max),
     functools.reduce: folds.reduce,
     itertools.accumulate: folds.accumulate,
     itertools.pairwise: folds.pairwise,
+    itertools.groupby: iterators.groups,
     any: _any,
     all: _all,
     sum: _sum,

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ...jagged import CARRIED, is_jagged
 from .. import markers
-from . import graph, tuples, uneven
+from . import graph, tuples
 from .conditions import (
     equal_sizes,
     is_bool,
@@ -27,8 +27,10 @@ from .conditions import (
 from .dynamic import Steps, can_join, kind_of, row_type, whole_of
 from .optional import OptionalValue
 from .parts import has_parts
+from .ragged import Shapes
 from .sites import Site
 from .state import Undefined, described, is_scalar, part_name, parts, rebuilt
+from .uneven import Along
 
 _allowed: list[bool] = []
 
@@ -427,51 +429,43 @@ class Rows(Carried):
 
 
 class UnevenRows(Carried):
-    """A list of tensors that differ in one size: all of them along that dim, and their sizes."""
+    """A list of tensors that differ in sizes: the elements of all of them, and these sizes."""
 
-    def __init__(self, before: list[Any], after: list[Any], dim: int, symbols: graph.Symbols) -> None:
-        """``before``: the values before the first step; ``after``: those after a step; ``dim``: where they differ."""
-        like = after[-1]
-        self._before, self._dim, self._dtype = before, dim, like.dtype
-        self._rest = [size for n, size in enumerate(like.shape) if n != dim]
-        if not all(map(symbols.know, self._rest)) or not uneven.can_follow(after, dim):
+    def __init__(self, before: list[Any], after: list[Any], kind: Along | Shapes, symbols: graph.Symbols) -> None:
+        """``before``: the values before the first step; ``after``: those after a step; ``kind``: how it is stored."""
+        self._before, self._kind = before, kind
+        if not all(map(symbols.know, kind.extents)) or not kind.can_follow(after):
             raise Mismatch
-        self._flat = Value(self._flat_of(before), like, symbols)
-        self._lengths = Value(self._lengths_of(before), self._lengths_of(before), symbols)
+        self._flat = Value(kind.flat(before), kind.flat(after[-1:]), symbols)
+        self._sizes = Value(kind.sizes(before), kind.sizes(before), symbols)
         self.learn(after)
-
-    def _flat_of(self, values: list[Any]) -> Tensor:
-        return uneven.flat_of(values, self._dim) if values else torch.zeros([0, *self._rest], dtype=self._dtype)
-
-    def _lengths_of(self, values: list[Any]) -> Tensor:
-        return uneven.lengths_of(values, self._dim) if values else torch.zeros(0, dtype=torch.int64)
 
     def learn(self, after: Any) -> bool:
         """Compares with a step's; whether something has changed in what is known."""
-        if not isinstance(after, list) or not uneven.can_follow(after, self._dim):
+        if not isinstance(after, list) or not self._kind.can_follow(after):
             raise Mismatch
-        changed = self._flat.learn(self._flat_of(after))
-        return self._lengths.learn(self._lengths_of(after)) or changed
+        changed = self._flat.learn(self._kind.flat(after))
+        return self._sizes.learn(self._kind.sizes(after)) or changed
 
     def prepare(self) -> None:
         """Computes its first value."""
-        self._flat.begin(self._flat_of(self._before))
-        self._lengths.begin(self._lengths_of(self._before))
+        self._flat.begin(self._kind.flat(self._before))
+        self._sizes.begin(self._kind.sizes(self._before))
         self._flat.prepare()
-        self._lengths.prepare()
+        self._sizes.prepare()
 
     def open(self, run: Markers) -> Any:
         """Returns its value in a step."""
-        return [uneven.Uneven(self._flat.open(run), self._lengths.open(run), self._dim)]
+        return [self._kind.part(self._flat.open(run), self._sizes.open(run))]
 
     def close(self, run: Markers, after: Any) -> None:
         """Notes its value for the next step."""
-        self._flat.close(run, self._flat_of(after))
-        self._lengths.close(run, self._lengths_of(after))
+        self._flat.close(run, self._kind.flat(after))
+        self._sizes.close(run, self._kind.sizes(after))
 
     def result(self, run: Markers) -> Any:
         """Returns its last value."""
-        return [uneven.Uneven(self._flat.result(run), self._lengths.result(run), self._dim)]
+        return [self._kind.part(self._flat.result(run), self._sizes.result(run))]
 
 
 class TupleRows(Carried):

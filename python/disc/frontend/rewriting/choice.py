@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from . import graph, operators
-from .conditions import constant_of, decide, known_truth, number_tensor
-from .dynamic import View, check_alike, is_dynamic
+from .conditions import constant_of, decide, known_truth, number_tensor, stand_in
+from .dynamic import Once, View, check_alike, is_dynamic
+from .optional import OptionalValue
 from .parts import has_parts
 from .sites import Site
 
@@ -22,6 +25,8 @@ def sequence(value: Any, site: Site, call: _Call) -> Any:
     """The sequence whose elements code reads, by data-dependent indices. ``call`` returns the functions to call."""
     if isinstance(value, (list, tuple)) and has_parts(value):
         return View(value)
+    if type(value) is dict:
+        return Table(value, site, call)
     return Options(value, site, call) if isinstance(value, _SEQUENCES) else value
 
 
@@ -54,8 +59,50 @@ class Options:
         return chosen if all(callable(x) and not isinstance(x, Tensor) for x in values) else chosen.map(lambda x: x)
 
 
+class Table:
+    """A dict, as code reads it."""
+
+    def __init__(self, values: dict[Any, Any], site: Site, call: _Call) -> None:
+        """``values``: the dict."""
+        self._values, self._site, self._call = values, site, call
+
+    def __getitem__(self, key: Any) -> Any:
+        if not is_dynamic(key):
+            return self._values[key]
+        check_alike()
+        found = {k: x for k, x in self._values.items() if isinstance(k, int)}
+        there = functools.reduce(operator.or_, (key == k for k in found), False)
+        if known_truth(there) is not True:
+            text = f"KeyError: a number that is not among the keys ({self._site.source})"
+            graph.require(number_tensor(there, torch.bool), text)
+        held = {k: x for k, x in found.items() if x is not None}
+        if len(held) < len(found):
+            some = functools.reduce(operator.or_, (key == k for k in held), False)
+            value = self._of(held, key) if held else None
+            return (
+                None if value is None else OptionalValue(value, stand_in(number_tensor(some, torch.bool)), "the value")
+            )
+        return self._of(held, key)
+
+    def _of(self, found: dict[int, Any], key: Any) -> Any:
+        if not found:
+            raise KeyError("a number that data computes")
+        values = list(found.values())
+        if all(x is values[0] for x in values):
+            return values[0]
+        # The number of the key, 0 if there is no such key.
+        number = number_tensor(key, torch.int64)
+        index: Any = sum(torch.where(number == k, place, 0) for place, k in enumerate(found) if place)
+        index = index.item()
+        torch._check(index >= 0)
+        torch._check(index < len(values))
+        chosen = Chosen(values, index, self._site, self._call)
+        alone = [(callable(x) and not isinstance(x, Tensor)) or isinstance(x, Once) for x in values]
+        return chosen if all(alone) else chosen.map(lambda x: x)
+
+
 class Chosen:
-    """One of several functions or layers."""
+    """One of several functions, layers or iterators."""
 
     def __init__(self, values: Sequence[Any], index: Any, site: Site, call: _Call) -> None:
         """``index``: the number of the one that it is."""

@@ -80,6 +80,7 @@ class Converter:
     in_ = staticmethod(values.in_)
     plain = staticmethod(dynamic.plain)
     elements = staticmethod(dynamic.elements)
+    times = staticmethod(dynamic.times)
     starred = staticmethod(dynamic.starred)
     unpacked = staticmethod(dynamic.unpacked)
     assert_ = staticmethod(operators.assert_)

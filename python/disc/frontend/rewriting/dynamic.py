@@ -62,6 +62,14 @@ class Dynamic:
         raise NotImplementedError("a sequence of dynamic length can be iterated over by a for statement alone")
 
 
+class Once:
+    """What can be iterated over once."""
+
+    def take(self) -> Dynamic | None:
+        """The elements that nothing has taken yet; None if Python can iterate over them."""
+        raise NotImplementedError
+
+
 def at_least(number: Any, least: int) -> Any:
     """The larger one of a dynamic number and ``least``, also for sizes of 0 and 1, which torch takes for impossible."""
     larger = torch.scalar_tensor(number, dtype=torch.int64).clamp(min=least).item()
@@ -87,6 +95,8 @@ def dynamic_range(*args: Any) -> Dynamic:
 
 def sequence_of(value: Any) -> Dynamic | None:
     """The sequence for a value that is iterated over; None if Python can iterate over it."""
+    if isinstance(value, Once):
+        return value.take()
     if isinstance(value, Dynamic):
         return value
     if isinstance(value, Tensor) and value.dim() > 0 and is_dynamic(value.shape[0]):
@@ -96,8 +106,8 @@ def sequence_of(value: Any) -> Dynamic | None:
     return None
 
 
-def joint(values: Sequence[Any]) -> Dynamic | None:
-    """``zip`` of sequences of which some are dynamic."""
+def joint(values: Sequence[Any]) -> tuple[Any, list[Dynamic]] | None:
+    """The number of steps of ``zip``, and its sequences, of which some are dynamic."""
     found = [sequence_of(value) for value in values]
     if all(x is None for x in found):
         return None
@@ -106,7 +116,7 @@ def joint(values: Sequence[Any]) -> Dynamic | None:
     for x in known[1:]:
         if known_truth(x.count == count) is not True:
             count = torch.sym_min(count, x.count)
-    return Dynamic(count, lambda n: tuple(x.at(n) for x in known))
+    return count, known
 
 
 def _listed(value: Any) -> Dynamic:
@@ -404,12 +414,6 @@ def reverse(values: list[Any]) -> None:
     values[:] = View(values)[::-1]
 
 
-def listed(kind: type, *values: Any) -> Any:
-    """``list(values)`` or ``tuple(values)``."""
-    steps = sequence_of(values[0]) if len(values) == 1 and not has_parts(values[0]) else None
-    return kind(*values) if steps is None or steps.steps is None else kind([steps.steps()])
-
-
 def elements(value: Any) -> Any:
     """What ``[*value]`` has, and what ``x += value`` adds to a list: a part stands for what Python would count."""
     if not isinstance(value, Dynamic):
@@ -423,6 +427,20 @@ def starred(value: Any) -> Any:
     """``*value`` in a list or a tuple."""
     steps = sequence_of(value) if isinstance(value, Tensor) else None
     return elements(value if steps is None else steps)
+
+
+def times(a: Any, b: Any) -> Any:
+    """``a * b``, of which one is a list or a tuple."""
+    values, count = (a, b) if isinstance(a, (list, tuple)) else (b, a)
+    if not is_dynamic(count) or not values:
+        return a * b
+    if not can_join(values):
+        raise NotImplementedError("a list that is repeated as often as data or a dynamic size says, but not of numbers")
+    rows = whole_of(values).rows
+    count = count if known_truth(count >= 0) is True else at_least(count, 0)
+    every = rows.unsqueeze(0).expand(count, *rows.shape).flatten(0, 1)
+    kind = kind_of(values[0])
+    return type(values)([Steps(note_copy(every) if kind is Tensor else every, kind=kind)])
 
 
 def unpacked(value: Any, before: int, after: int | None, site: Site) -> Any:
@@ -474,6 +492,8 @@ def tensor_of(values: Any, **options: Any) -> Tensor:
 
 
 def _stacked(tensors: Sequence[Any], dim: int = 0) -> Tensor:
+    if hasattr(uneven := _uneven(tensors), "stacked"):
+        uneven.stacked()
     if any(kind_of(x) is not Tensor for x in tensors if not isinstance(x, Maybe)):
         raise TypeError("expected Tensors as elements of the list that is stacked")
     rows = whole_of(tensors).rows

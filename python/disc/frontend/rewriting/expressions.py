@@ -145,6 +145,14 @@ class Expressions(ast.NodeTransformer):
         self.before.append(self._function(new, Scope.of_expression(new, self.scope, walrus)))
         return ast.copy_location(ast.Call(load(name), values, []), node)
 
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        """A list or a tuple may be repeated as often as is known at run time only."""
+        self.generic_visit(node)
+        sides = (node.left, node.right)
+        if isinstance(node.op, ast.Mult) and any(isinstance(x, (ast.List, ast.Tuple)) for x in sides):
+            return operator(node, "times", list(sides))
+        return node
+
     # -- calls ------------------------------------------------------------------------------------------------
 
     def visit_Call(self, node: ast.Call) -> ast.expr:

@@ -148,6 +148,7 @@ class Placeholder:
         if self._node is None:
             make()
             return
+        last = self._node.prev
         with self._node.graph.inserting_before(self._node):
             full = node_of(markers.branch_else(self._begin, *make()))
             self._node.args = full.args
@@ -158,16 +159,18 @@ class Placeholder:
         while node.op != "root":
             behind.add(node)
             node = node.next
-        self._move(self._node.all_input_nodes, behind)
+        first = node = last.next
+        while node is not self._node.next:
+            self._move(node.all_input_nodes, behind, first)
+            node = node.next
 
-    def _move(self, nodes: Iterable[Node], behind: set[Node]) -> None:
-        """Moves nodes that are behind the marker before it, and what they are computed from."""
-        assert self._node is not None
+    def _move(self, nodes: Iterable[Node], behind: set[Node], first: Node) -> None:
+        """Moves nodes that are behind the marker before ``first``, and what they are computed from."""
         for node in nodes:
             if node in behind:
-                self._move(node.all_input_nodes, behind)
+                self._move(node.all_input_nodes, behind, first)
                 behind.discard(node)
-                self._node.prepend(node)
+                first.prepend(node)
 
 
 def require(pred: Tensor, message: str) -> None:

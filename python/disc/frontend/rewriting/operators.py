@@ -26,7 +26,7 @@ from .conditions import (
     stand_in,
     stands_for_bool,
 )
-from .dynamic import Maybe, Steps, only_if_alike, sequence_of
+from .dynamic import Maybe, Once, Steps, only_if_alike, sequence_of
 from .hooks import needs_rewriting
 from .optional import OptionalValue, replaced, settled, used, values_of
 from .raised import text_of_assert
@@ -290,7 +290,10 @@ def for_(
     seen: Callable[[], dict[str, Any]] = dict,
 ) -> None:
     """``for item in iterable: body(item)``, as long as ``go_on()`` holds."""
+    iterator = isinstance(iterable, Once) and go_on is not None
     steps = sequence_of(iterable)
+    if steps is not None and iterator:
+        raise NotImplementedError("a loop over an iterator of a length that depends on data that may be left before")
     if steps is not None:
         roots = [*seen().items(), ("the sequence", iterable)]
         loop = Loop(site, names, get, put, needed, read, roots)
@@ -353,6 +356,8 @@ def for_(
             more = decide(go_on())
             if more is False:
                 return
+            if iterator and isinstance(more, Tensor):
+                raise NotImplementedError("a loop over an iterator that data may leave")
 
 
 def _element(steps: range, number: Any) -> Any:

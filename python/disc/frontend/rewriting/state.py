@@ -168,7 +168,8 @@ class Heap:
                 pending.append((name, value.parts()["value"]))
                 continue
             inner = self._inner(value)
-            if inner is None or type(value).__module__.startswith(_OURS):
+            ours = type(value).__module__.startswith(_OURS) and not getattr(type(value), "_disc_is_state", False)
+            if inner is None or ours:
                 continue
             if not isinstance(value, (tuple, types.FunctionType, types.MethodType, functools.partial)):
                 self._held[id(value)] = value, inner, name

@@ -36,9 +36,11 @@ from .carried import (
 from .conditions import decide, known_truth, number_tensor
 from .dynamic import Front, Maybe, Steps, can_join, in_step, is_of_loop, kind_of, row_of
 from .parts import Part
+from .ragged import Shapes
 from .region import NoValue, Region, version_of
 from .sites import Site
 from .state import Change, Heap, Undefined, store
+from .uneven import Along
 
 # Each trial may find more changes.
 _TRIALS = 12
@@ -256,13 +258,13 @@ class Loop:
                 f"the values that a step of a loop appends to {grown.name} must have the same shape in all steps"
             ) from None
 
-    def _carried_uneven(self, grown: _Grown, dim: int) -> UnevenRows:
+    def _carried_uneven(self, grown: _Grown, kind: Along | Shapes) -> UnevenRows:
         before = list(self._heap.contents(grown.holder).values())
         try:
-            return UnevenRows(before, [*before, *grown.elements], dim, self._symbols)
+            return UnevenRows(before, [*before, *grown.elements], kind, self._symbols)
         except Mismatch:
             raise self._site.refuse(
-                f"the values that a step of a loop appends to {grown.name} may differ in one size only"
+                f"the values that a step of a loop appends to {grown.name} may differ in sizes that depend on the step"
             ) from None
 
     # -- one step ----------------------------------------------------------------------------------------
@@ -436,8 +438,8 @@ class Loop:
             if not grown.bounded:
                 grown.previous, grown.all = None, self._carried_whole(grown)
                 news = True
-            elif (dim := _differing(grown, symbols)) is not None:
-                grown.previous, grown.all = None, self._carried_uneven(grown, dim)
+            elif (kind := _differing(grown, symbols)) is not None:
+                grown.previous, grown.all = None, self._carried_uneven(grown, kind)
                 news = True
                 continue
             for value, row in zip(grown.previous or (), elements, strict=False):
@@ -626,12 +628,16 @@ def _given(value: Any) -> tuple[Any, ...]:
     return () if value is None else (value,)
 
 
-def _differing(grown: _Grown, symbols: graph.Symbols) -> int | None:
-    """The dim whose size may differ between the tensors that the steps append; None if not just one does."""
+def _differing(grown: _Grown, symbols: graph.Symbols) -> Along | Shapes | None:
+    """How tensors are stored that differ in the sizes that a step computes; None if they do not differ."""
     if grown.kind is not Tensor or grown.front or grown.flagged:
         return None
-    found = [n for n, size in enumerate(grown.elements[0].shape) if not symbols.know(size)]
-    return found[0] if len(found) == 1 else None
+    like = grown.elements[0]
+    shape = [size if symbols.know(size) else None for size in like.shape]
+    if shape.count(None) == 1:
+        dim = shape.index(None)
+        return Along(dim, [*shape[:dim], *shape[dim + 1 :]], like.dtype)
+    return Shapes(shape, like.dtype) if None in shape else None
 
 
 def _alike(a: Tensor, b: Tensor) -> bool:

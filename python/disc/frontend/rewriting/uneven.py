@@ -59,6 +59,10 @@ class Uneven(Part):
         result = source[at]
         return result if batch_first else result.transpose(0, 1)
 
+    def stacked(self) -> NoReturn:
+        """``torch.stack`` of the tensors."""
+        raise NotImplementedError(f"torch.stack() of tensors that differ in dim {self.dim}; pad them")
+
     def table(self) -> NoReturn:
         """``torch.tensor`` of the tensors."""
         raise NotImplementedError("torch.tensor() of a list of tensors with dims; stack them")
@@ -127,6 +131,30 @@ def can_follow(values: Sequence[Any], dim: int) -> bool:
         if isinstance(x, (Uneven, Tensor))
     }
     return len(kinds) == 1 and all(isinstance(x, (Uneven, Tensor)) for x in values)
+
+
+class Along:
+    """How such a list is stored: all tensors along the dim in which they differ, and their sizes there."""
+
+    def __init__(self, dim: int, rest: Sequence[Any], dtype: torch.dtype) -> None:
+        """``rest``: the sizes of the other dims."""
+        self.dim, self.extents, self.dtype = dim, list(rest), dtype
+
+    def flat(self, values: Sequence[Any]) -> Tensor:
+        """All tensors, one behind the other."""
+        return flat_of(values, self.dim) if values else torch.zeros([0, *self.extents], dtype=self.dtype)
+
+    def sizes(self, values: Sequence[Any]) -> Tensor:
+        """The sizes that differ."""
+        return lengths_of(values, self.dim) if values else torch.zeros(0, dtype=torch.int64)
+
+    def can_follow(self, values: Sequence[Any]) -> bool:
+        """Whether all values can be in such a list."""
+        return can_follow(values, self.dim)
+
+    def part(self, flat: Tensor, sizes: Tensor) -> Uneven:
+        """The list."""
+        return Uneven(flat, sizes, self.dim)
 
 
 def _padded(
