@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from .entry_guards import EntryGuard
 from .locations import describe, location, source_of
 from .lower_procedures import CALL, CallLowering, Procedure, ProcedureLowering
 from .lower_regions import BRANCH, ENTER, LOOP, MARKERS, PROCEDURE, Marked, RegionLowering
+from .one_number import equal_numbers
 from .regions import declare_symbol
 from .registry import NotLowerable, Rule, find_complex_rule, find_rule
 from .symbols import SymbolTable
@@ -498,8 +498,8 @@ class Lowering:
         if node is None:
             return
         condition = node.meta.get("val")
-        if isinstance(condition, torch.SymBool) and condition.node.expr == sympy.true and node.target is operator.eq:
-            # Torch has one symbol for both numbers, and so has the code behind this (`one_number`).
+        if equal_numbers(node) is not None:
+            # Torch has one symbol for both numbers, and so has the code behind this.
             self._require_equal(owner, node)
             return
         # That a step's number is one of the range is so.

@@ -83,9 +83,12 @@ _STRIDED = (torch.ops.aten.as_strided.default,)
 """Views of places in memory rather than elements."""
 
 _VIEWS_OR_COPIES = (
+    torch.ops.aten.view.default,
+    torch.ops.aten._unsafe_view.default,
     torch.ops.aten.reshape.default,
     torch.ops.aten.flatten.using_ints,
     torch.ops.aten.contiguous.default,
+    torch.ops.aten.dropout.default,
 )
 
 _Table = dict[OperatorBase, Callable[..., Any]]
@@ -340,6 +343,8 @@ def _is_new(node: Node) -> bool:
         return False
     if not any("Tensor" in str(result.type) for result in target._schema.returns):
         return True  # sizes
+    if target is torch.ops.aten.einsum.default:
+        return isinstance(node.args[1], (tuple, list)) and len(node.args[1]) > 1  # of one operand it may be a view
     composite = target._can_decompose() and has_kernel(target.name(), "CompositeImplicitAutograd")
     return not composite or target._schema.name.removeprefix("aten::") in _NEW
 
@@ -370,7 +375,7 @@ def _is_new_part(node: Node) -> bool:
 
 def _is_sole(node: Node, made: set[Node], regions: Mapping[Node, int]) -> bool:
     """Whether a node is a view or a copy of a new tensor that nothing else uses, so that it need not be known which."""
-    source = node.args[0] if node.target in _VIEWS_OR_COPIES else None
+    source = node.args[0] if node.target in (*_VIEWS_OR_COPIES, *_REORDERED) else None
     if not isinstance(source, Node) or len(source.users) != 1 or regions[source] != regions[node]:
         return False
     return source in made or _is_new(source) or _is_sole(source, made, regions)

@@ -8,6 +8,7 @@ would be written in two ways, between which only the requirement knows the conne
 from __future__ import annotations
 
 import operator
+from typing import Any
 
 import sympy
 import torch
@@ -26,20 +27,33 @@ def use_one_number(graph: Graph) -> None:
     depth = 0
     for node in list(graph.nodes):
         depth += (node.target in _BEGINS) - (node.target in _ENDS)
-        equality = node.args[0] if node.target is torch.ops.aten._assert_scalar.default else None
-        if depth or not isinstance(equality, Node) or equality.target is not operator.eq:
+        given = equal_numbers(node.args[0]) if node.target is torch.ops.aten._assert_scalar.default else None
+        if depth or given is None:
             continue
-        given = [x for x in equality.args if isinstance(x, Node)]
-        known = equality.meta.get("val")
-        if len(given) != 2 or given[0] is given[1] or not isinstance(known, torch.SymBool):
-            continue
-        if known.node.expr != sympy.true:
-            continue  # Torch has two symbols, and the lowering may not be able to require this.
         kept, replaced = sorted(given, key=lambda x: (_is_of_data(x), positions[x]))
         if _is_of_data(replaced):
             for user in list(replaced.users):
                 if positions[user] > positions[node]:
                     user.replace_input_with(replaced, kept)
+
+
+def equal_numbers(condition: Any) -> list[Node] | None:
+    """The two numbers of which a condition says that they are equal, if torch has one symbol for both."""
+    if not isinstance(condition, Node) or condition.target is not operator.eq:
+        return None
+    given, known = [x for x in condition.args if isinstance(x, Node)], condition.meta.get("val")
+    if len(given) != 2 or given[0] is given[1] or not isinstance(known, torch.SymBool):
+        return None
+    # What may be negative is no extent, and of what has two symbols the lowering may not be able to require it.
+    return given if known.node.expr == sympy.true and all(map(_is_natural, given)) else None
+
+
+def _is_natural(number: Node) -> bool:
+    value = number.meta.get("val")
+    if not isinstance(value, torch.SymInt):
+        return False
+    ranges = (value.node.shape_env.var_to_range.get(symbol) for symbol in value.node._expr.free_symbols)
+    return all(known is not None and known.lower >= 0 for known in ranges)
 
 
 def _is_of_data(number: Node) -> bool:

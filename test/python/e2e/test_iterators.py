@@ -4,7 +4,8 @@ import itertools
 
 import pytest
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 from torch.export import Dim
 
 import disc
@@ -186,3 +187,34 @@ def test_a_number_or_a_tensor_of_one():
         lambda n, m: (torch.randint(0, 4, (n,)), torch.randint(1, 9, (2,))),
         ({0: N}, {}),
     )
+
+
+class NamedExperts(nn.ModuleDict):
+    """As mixtures of experts name them: the experts that data chooses, by a text with their number."""
+
+    def __init__(self):
+        super().__init__({f"expert_{n}": nn.Linear(4, 4) for n in range(5)})
+        self.scale_0, self.scale_3 = nn.Parameter(torch.randn(4)), nn.Parameter(torch.randn(4))
+        self.scale_1 = self.scale_2 = self.scale_4 = nn.Parameter(torch.ones(4))
+        self["other"] = nn.Linear(4, 4)
+
+    def forward(self, x, chosen):
+        out = torch.zeros_like(x)
+        mask = F.one_hot(chosen, 5).T
+        for hit in (mask.sum(1) > 0).nonzero():
+            (rows,) = torch.where(mask[hit].squeeze(0))
+            done = self[f"expert_{hit[0]}"](x[rows]) * getattr(self, f"scale_{int(hit)}")
+            out.index_add_(0, rows, done)
+        return out + self["other"](x)
+
+
+def test_experts_by_their_names():
+    module = NamedExperts().eval()
+    model = disc.compile(
+        module,
+        (torch.randn(6, 4), torch.tensor([0, 1, 2, 3, 4, 0])),
+        dynamic_shapes=({0: N}, {0: N}),
+    )
+    for n in (6, 1, 3, 13, 2):
+        x, chosen = torch.randn(n, 4), torch.randint(0, 5, (n,))
+        torch.testing.assert_close(model(x, chosen), module(x, chosen), rtol=1e-5, atol=1e-5)

@@ -187,3 +187,23 @@ def test_no_step_changes_nothing():
     for n in (4, 0, 1, 2):
         x = torch.randn(n, 3)
         assert torch.equal(model(x), Overwritten()(x))
+
+
+def test_a_range_of_one_step():
+    """Code for chunks of which there is one: what a step appends need not be carried."""
+
+    def chunked(x):
+        length = x.shape[0]
+        found, scales = [], []
+        for offset in range(0, length, length):
+            found.append(x[offset : offset + length] * 2)
+            scales.append(None)
+        halves = [x[offset : offset + length].sum() for offset in range(length, 3 * length, length)]
+        return torch.stack(found), scales, torch.stack(halves)
+
+    model = disc.compile(chunked, (torch.randn(5, 3),), dynamic_shapes=({0: Dim("n", min=1, max=40)},))
+    for n in (5, 1, 2, 13, 40, 3):
+        x = torch.randn(n, 3)
+        (found, scales, halves), expected = model(x), chunked(x)
+        torch.testing.assert_close((found, halves), (expected[0], expected[2]))
+        assert scales == expected[1]

@@ -136,3 +136,19 @@ def test_values_of_filled_tensors_are_numbers():
         x, ours, theirs = torch.randn(n, 5), into.clone(), into.clone()
         torch.testing.assert_close(model(x, ours), module(x, theirs))
         torch.testing.assert_close(ours, theirs)
+
+
+def test_tables_of_sizes():
+    """``torch.as_tensor`` of lists of sizes, and arithmetic on them."""
+
+    def starts(x, y):
+        shapes = [tuple(x.shape), (y.shape[0], 3 * y.shape[1])]
+        table = torch.as_tensor(shapes, dtype=torch.long, device=x.device)
+        begins = torch.cat((table.new_zeros((1,)), table.prod(1).cumsum(0)[:-1]))
+        return table, begins, torch.as_tensor([x.shape[0], 7]), torch.as_tensor((x.shape[1] / 2, 0.5))
+
+    dims = ({0: Dim("n", min=1, max=50), 1: Dim("m", min=1, max=50)}, {0: Dim("k", min=1, max=50)})
+    model = disc.compile(starts, (torch.randn(4, 5), torch.randn(3, 6)), dynamic_shapes=dims)
+    for n, m, k in ((4, 5, 3), (1, 1, 1), (13, 7, 2), (2, 31, 50)):
+        x, y = torch.randn(n, m), torch.randn(k, 6)
+        torch.testing.assert_close(model(x, y), starts(x, y))

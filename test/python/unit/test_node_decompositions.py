@@ -69,7 +69,12 @@ def reshaped_and_changed(x):
     y[0] += 1
     z = torch.stack([x, y[: x.shape[0]]]).flatten(0, 1).contiguous()
     z[:, 0].mul_(2)
-    return y, z
+    scores = torch.relu(x).view(1, x.shape[0], -1)
+    scores.transpose(1, 2)[:, :2, :1] = x[0, 0]
+    scores = scores + torch.einsum("nc,nd->ncd", x, x).transpose(1, 2).mul_(2).sum(0)[0]
+    rows = torch.stack([x, x]).transpose(0, 1).contiguous()
+    rows.copy_(rows * 2)
+    return y, z, scores, rows
 
 
 def unfolded_and_changed(x):
@@ -165,6 +170,7 @@ LOCAL = [
     changed_after_use,
     sole_view,
     reshaped_and_changed,
+    unnamed_alias,
     without_rule,
     differences_along_dynamic,
     einsum_over_dynamic,
@@ -174,7 +180,6 @@ LOCAL = [
 ]
 OTHERS = [
     promoted,
-    unnamed_alias,
     unfolded_and_changed,
     returned_operand,
     own_operand,

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ...torch_compat.tracing import disabled_torch_function
 from ..proving import is_positive
-from . import folds, iterators, operators, pieces
+from . import choice, folds, iterators, operators, pieces
 from .computed_numbers import natural
 from .conditions import (
     SYMBOLIC,
@@ -384,6 +384,7 @@ _VARIANTS: dict[Any, Callable[..., Any]] = {
     reversed: _reversed,
     list: _listed(list),
     tuple: _listed(tuple),
+    getattr: choice.attribute,
     iter: iterators.iterate,
     next: iterators.advance,
     _min: _extreme(_min, lambda a, b: a < b, torch.sym_min),

@@ -16,6 +16,7 @@ from .dynamic import Once, View, check_alike, is_dynamic
 from .optional import OptionalValue
 from .parts import has_parts
 from .sites import Site
+from .texts import Numbered
 
 _Call = Callable[[Any, Site], Callable[..., Any]]
 _SEQUENCES = (list, tuple, nn.ModuleList, nn.ParameterList, nn.Sequential)
@@ -25,7 +26,9 @@ def sequence(value: Any, site: Site, call: _Call) -> Any:
     """The sequence whose elements code reads, by data-dependent indices. ``call`` returns the functions to call."""
     if isinstance(value, (list, tuple)) and has_parts(value):
         return View(value)
-    if type(value) is dict:
+    if type(value) is dict or (
+        isinstance(value, nn.ModuleDict) and type(value).__getitem__ is nn.ModuleDict.__getitem__
+    ):
         return Table(value, site, call)
     return Options(value, site, call) if isinstance(value, _SEQUENCES) else value
 
@@ -62,15 +65,20 @@ class Options:
 class Table:
     """A dict, as code reads it."""
 
-    def __init__(self, values: dict[Any, Any], site: Site, call: _Call) -> None:
+    def __init__(self, values: dict[Any, Any] | nn.ModuleDict, site: Site, call: _Call) -> None:
         """``values``: the dict."""
         self._values, self._site, self._call = values, site, call
 
     def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, Numbered):
+            found = {n: self._values[k] for k in self._values if (n := key.number_in(k)) is not None}
+            return self._at(found, key.number)
         if not is_dynamic(key):
             return self._values[key]
+        return self._at({k: x for k, x in self._values.items() if isinstance(k, int)}, key)
+
+    def _at(self, found: dict[int, Any], key: Any) -> Any:
         check_alike()
-        found = {k: x for k, x in self._values.items() if isinstance(k, int)}
         there = functools.reduce(operator.or_, (key == k for k in found), False)
         if known_truth(there) is not True:
             text = f"KeyError: a number that is not among the keys ({self._site.source})"
@@ -99,6 +107,16 @@ class Table:
         chosen = Chosen(values, index, self._site, self._call)
         alone = [(callable(x) and not isinstance(x, Tensor)) or isinstance(x, Once) for x in values]
         return chosen if all(alone) else chosen.map(lambda x: x)
+
+
+def attribute(site: Site, value: Any, name: Any, *default: Any) -> Any:
+    """``getattr``."""
+    if not isinstance(name, Numbered):
+        return getattr(value, name, *default)
+    found = {n: getattr(value, k) for k in dir(value) if (n := name.number_in(k)) is not None}
+    if default:
+        raise NotImplementedError("getattr() with a default, of a name with a number that is known at run time only")
+    return Table(found, site, lambda f, _: f)[name.number]
 
 
 class Chosen:

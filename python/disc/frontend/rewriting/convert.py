@@ -20,7 +20,7 @@ from ...torch_compat import pytree
 from ..locations import is_layer_file, is_user_file
 from ..model_errors import model_error
 from ..scripted import unwrapped
-from . import choice, dynamic, operators, values
+from . import choice, dynamic, operators, texts, values
 from .builtin import variant
 from .conditions import stands_for_bool
 from .expressions import OPERATORS
@@ -81,6 +81,7 @@ class Converter:
     plain = staticmethod(dynamic.plain)
     elements = staticmethod(dynamic.elements)
     times = staticmethod(dynamic.times)
+    name = staticmethod(texts.name)
     starred = staticmethod(dynamic.starred)
     unpacked = staticmethod(dynamic.unpacked)
     assert_ = staticmethod(operators.assert_)

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from ...torch_compat.symbols import free_unbacked_symbols
+from ...torch_compat.symbols import free_unbacked_symbols, hint_of
 from . import graph
 from .conditions import equal_sizes, is_bool, is_float, is_int, known_truth, marked, number_tensor, stands_for_bool
 from .parts import Part, has_parts
@@ -77,8 +77,19 @@ def at_least(number: Any, least: int) -> Any:
     return larger
 
 
-def dynamic_range(*args: Any) -> Dynamic:
-    """``range`` of numbers of which some are dynamic."""
+def constant_number(number: Any) -> int | None:
+    """The number that a dynamic one is for all sizes; None if it differs."""
+    if not is_dynamic(number):
+        return int(number)
+    env, expr = number.node.shape_env, number.node.expr
+    if free_unbacked_symbols(expr):
+        return None
+    example = int(hint_of(env, expr))
+    return example if known_truth(number == example) is True else None
+
+
+def dynamic_range(*args: Any) -> Dynamic | list[Any]:
+    """``range`` of numbers of which some are dynamic: a list where the number of steps is not."""
     start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
     if is_dynamic(step) and known_truth(step > 0) is not True:
         raise NotImplementedError("a range whose step is dynamic, and may be negative or 0")
@@ -90,6 +101,8 @@ def dynamic_range(*args: Any) -> Dynamic:
         room = at_least(room, 0)
     width = step if forward else -step
     count = (room + width - 1) // width
+    if (steps := constant_number(count)) is not None:
+        return [start + n * step for n in range(steps)]
     return Dynamic(count, lambda n: start + n * step, lambda: Steps(torch.arange(count) * step + start, kind=int))
 
 

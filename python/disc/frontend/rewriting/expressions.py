@@ -173,10 +173,12 @@ class Expressions(ast.NodeTransformer):
             return self._comprehension(whole, name)
         func = operator(node, "call", [self.visit(node.func), self.site(node)])
         args: list[ast.expr] = []
-        for arg in node.args:
+        for place, arg in enumerate(node.args):
             inner = arg.value if isinstance(arg, ast.Starred) else arg
             eager = isinstance(inner, ast.GeneratorExp) and (inner is whole or inner is not arg)
             value = self._comprehension(inner, "list") if eager else self.visit(inner)  # type: ignore[arg-type]
+            if name == "getattr" and place == 1:
+                value = self._name(value)
             args.append(ast.copy_location(ast.Starred(value, ast.Load()), arg) if inner is not arg else value)
         for keyword in node.keywords:
             keyword.value = self.visit(keyword.value)
@@ -191,9 +193,23 @@ class Expressions(ast.NodeTransformer):
         self.generic_visit(node)
         if isinstance(node.ctx, ast.Load):
             node.value = operator(node.value, "sequence", [node.value, self.site(node)])
+            node.slice = self._name(node.slice)
         else:
             node.value = operator(node.value, "plain", [node.value])
         return node
+
+    def _name(self, node: ast.expr) -> ast.expr:
+        """An f-string that is a key or the name of an attribute: there may be one for each number."""
+        if not isinstance(node, ast.JoinedStr):
+            return node
+        values = [x for x in node.values if isinstance(x, ast.FormattedValue)]
+        if not values or any(x.format_spec is not None or x.conversion != -1 for x in values):
+            return node
+        parts = [
+            ast.Tuple([self.visit(x.value)], ast.Load()) if isinstance(x, ast.FormattedValue) else x
+            for x in node.values
+        ]
+        return operator(node, "name", parts)
 
     def visit_Starred(self, node: ast.Starred) -> ast.expr:
         """In a list or a tuple, what is not known to Python one by one is one part."""

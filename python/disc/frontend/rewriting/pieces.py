@@ -8,11 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...torch_compat.symbols import free_unbacked_symbols, hint_of
 from ..proving import is_positive
 from . import graph
 from .conditions import known_truth, number_tensor
-from .dynamic import Dynamic, Steps, at_least, is_dynamic, whole_of
+from .dynamic import Dynamic, Steps, at_least, constant_number, is_dynamic, whole_of
 from .parts import has_parts
 from .uneven import Uneven
 
@@ -45,7 +44,7 @@ def _pieces(function: Callable[..., Any], tensor: Tensor, given: Any, size: Any,
     count = (extent + size - 1) // size
     # No elements are one piece without elements.
     count = count if is_positive(count) else at_least(count, 1)
-    if not is_dynamic(count) or _is_constant(count):
+    if constant_number(count) is not None:
         return function(tensor, given, dim)
 
     def all_of() -> Steps | Uneven:
@@ -56,14 +55,6 @@ def _pieces(function: Callable[..., Any], tensor: Tensor, given: Any, size: Any,
         return Uneven(rows, lengths, along)
 
     return Dynamic(count, lambda n: torch.ops.aten.slice(tensor, dim, n * size, n * size + size), all_of)
-
-
-def _is_constant(count: Any) -> bool:
-    """Whether a number of pieces is the example's for all sizes."""
-    env, expr = count.node.shape_env, count.node.expr
-    if free_unbacked_symbols(expr):
-        return False
-    return known_truth(count == int(hint_of(env, expr))) is True
 
 
 def _by_sizes(tensor: Tensor, sizes: Steps, dim: int) -> Dynamic:

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ... import errors
+from ...torch_compat import pytree
 from ...torch_compat.operators import istft, pad_sequence
 from ...torch_compat.symbols import free_unbacked_symbols
 from . import spaced_calls
@@ -330,10 +331,16 @@ def _kaiser(x: Tensor, beta: float = 12.0) -> Tensor:
 
 
 def _as_tensor(data: Any, dtype: torch.dtype | None = None, device: Any = None) -> Tensor:
-    # PyTorch makes a constant of the number.
-    own = torch.int64 if isinstance(data, torch.SymInt) else torch.get_default_dtype()
-    tensor = torch.scalar_tensor(data, dtype=dtype or own)
-    return tensor if device is None else tensor.to(device)
+    # PyTorch makes constants of the numbers.
+    whole = all(isinstance(x, (int, torch.SymInt)) for x in pytree.tree_leaves(data))
+    kind = dtype or (torch.int64 if whole else torch.get_default_dtype())
+
+    def made(part: Any) -> Tensor:
+        if isinstance(part, (list, tuple)):
+            return torch.stack([made(x) for x in part])
+        return part.to(kind) if isinstance(part, Tensor) else torch.scalar_tensor(part, dtype=kind)
+
+    return made(data) if device is None else made(data).to(device)
 
 
 def _kept(options: dict[str, Any]) -> dict[str, Any]:
@@ -420,7 +427,7 @@ def symbolic_call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> C
         return _pad_sequence if _has_dynamic_sizes(args[0]) else None
     if func in _OF_DATA:
         return _OF_DATA[func] if _depends_on_data((*args, *kwargs.values())) else None
-    if func is torch.as_tensor and args and isinstance(args[0], (torch.SymInt, torch.SymFloat)):
+    if func is torch.as_tensor and args and (isinstance(args[0], _NUMBERS) or _has_numbers(args[0])):
         return _as_tensor
     replacement = _REPLACEMENTS.get(func)
     if replacement is None:
@@ -428,6 +435,14 @@ def symbolic_call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> C
     function, numbers = replacement
     given = (args[place] if place < len(args) else kwargs.get(name) for place, name in numbers)
     return function if any(isinstance(value, torch.SymInt) for value in given) else None
+
+
+_NUMBERS = (torch.SymInt, torch.SymFloat)
+
+
+def _has_numbers(values: Any) -> bool:
+    """Whether a list of numbers, or of such lists, has one that is known at run time only."""
+    return isinstance(values, (list, tuple)) and any(isinstance(x, _NUMBERS) or _has_numbers(x) for x in values)
 
 
 def _has_dynamic_sizes(tensors: Any) -> bool:
