@@ -370,3 +370,18 @@ def test_lists_that_are_repeated():
         return total, len(numbers), pairs, floats, spread, torch.stack(scaled), [0] * 3
 
     check(repeated)
+
+
+def test_tuples_that_grow_on_one_side():
+    def grown(x):
+        masks, rows = (), (x[0],)
+        for n in range(3):
+            if x[0, n] > 0:
+                masks += (x.sum() * n,)
+                rows = (*rows, x[-1] * n)
+        for row in x:
+            if row.sum() > 0:
+                rows += (row,)
+        return torch.stack(rows), len(masks), len(rows), torch.stack((*masks, x.mean())).sum()
+
+    check(grown)

@@ -8,9 +8,11 @@ from pathlib import Path
 from .architecture import Architecture
 from .media import AUDIO, MULTIMODAL, OTHER, VISION
 from .text import DECODERS, ENCODERS, SEQ2SEQ
+from .vision_language import DETECTION, VISION_LANGUAGE
 
 ARCHITECTURES: dict[str, Architecture] = {
-    a.name: a for a in (*ENCODERS, *DECODERS, *SEQ2SEQ, *VISION, *AUDIO, *MULTIMODAL, *OTHER)
+    a.name: a
+    for a in (*ENCODERS, *DECODERS, *SEQ2SEQ, *VISION, *DETECTION, *AUDIO, *MULTIMODAL, *VISION_LANGUAGE, *OTHER)
 }
 """All of them, by name."""
 
@@ -20,7 +22,7 @@ SELECTED = """
     t5 bart
     vit dinov2 resnet segformer efficientnet
     wav2vec2 audio-spectrogram-transformer whisper
-    clip blip layoutlm
+    clip blip layoutlm qwen2_vl mistral3
 """.split()
 """What `make test` runs: some of each kind."""
 

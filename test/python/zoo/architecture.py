@@ -16,9 +16,9 @@ Sizes = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Tensor:
-    """An input: its extents, a number or the name of a size each, and how it is filled."""
+    """An input: its extents, a number, the name of a size or a multiple of one each, and how it is filled."""
 
-    dims: tuple[int | str, ...]
+    dims: tuple[int | str | tuple[int, str], ...]
     fill: Callable[[Sequence[int], torch.Generator], torch.Tensor]
 
 
@@ -80,10 +80,11 @@ class Architecture:
     def arguments(self, sizes: Sizes, seed: int = 0) -> dict[str, torch.Tensor]:
         """Inputs of these extents."""
         generator = torch.Generator().manual_seed(seed)
-        return {
-            name: tensor.fill([sizes[d] if isinstance(d, str) else d for d in tensor.dims], generator)
-            for name, tensor in self.inputs.items()
-        }
+
+        def extent(dim: int | str | tuple[int, str]) -> int:
+            return sizes[dim] if isinstance(dim, str) else dim[0] * sizes[dim[1]] if isinstance(dim, tuple) else dim
+
+        return {name: tensor.fill([*map(extent, tensor.dims)], generator) for name, tensor in self.inputs.items()}
 
     def export_sizes(self) -> dict[str, int]:
         """Extents to export with: no two alike, none 0 or 1."""
@@ -97,7 +98,11 @@ class Architecture:
         """For torch.export."""
         dims = {name: bounds.dim(name) for name, bounds in self.sizes.items()}
         return {
-            name: {i: dims[d] for i, d in enumerate(tensor.dims) if isinstance(d, str)}
+            name: {
+                i: dims[d] if isinstance(d, str) else d[0] * dims[d[1]]
+                for i, d in enumerate(tensor.dims)
+                if not isinstance(d, int)
+            }
             for name, tensor in self.inputs.items()
         }
 
@@ -124,7 +129,7 @@ class Architecture:
 # -- how inputs are filled ----------------------------------------------------------------------------------------
 
 
-def normal(*dims: int | str) -> Tensor:
+def normal(*dims: int | str | tuple[int, str]) -> Tensor:
     """Pixels, samples, features: normally distributed."""
     return Tensor(dims, lambda shape, g: torch.randn(*shape, generator=g))
 

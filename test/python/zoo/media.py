@@ -326,6 +326,24 @@ AUDIO = [
         part="encoder",
     ),
     Architecture(
+        "encodec/whole",
+        "audio",
+        {
+            "num_filters": 4,
+            "upsampling_ratios": [4, 2],
+            "codebook_size": 16,
+            "codebook_dim": 16,
+            "hidden_size": 16,
+            "num_residual_layers": 1,
+            "kernel_size": 3,
+            "use_conv_shortcut": False,
+            "target_bandwidths": [8.0],
+            "sampling_rate": 8000,
+        },
+        {"input_values": normal("batch", 1, "samples")},
+        {"batch": _BATCH, "samples": Range(64, 320, 8)},
+    ),
+    Architecture(
         "mimi",
         "audio",
         {
@@ -434,6 +452,17 @@ MULTIMODAL = [
         "layoutlm",
         "multimodal",
         _BOXED,
+        {
+            "input_ids": tokens("batch", "length"),
+            "bbox": boxes("batch", "length", 4),
+            "attention_mask": mask("batch", "length"),
+        },
+        {"batch": _BATCH, "length": Range(1, 40)},
+    ),
+    Architecture(
+        "lilt",
+        "multimodal",
+        {**_BOXED, "hidden_size": 48, "channel_shrink_ratio": 4, "pad_token_id": 1},
         {
             "input_ids": tokens("batch", "length"),
             "bbox": boxes("batch", "length", 4),

@@ -178,8 +178,10 @@ class _Merge:
                 dict.fromkeys(inner, x) if isinstance(x, Undefined) else side.parts(x) or {}
                 for x, side in zip((a, b), self._sides, strict=True)
             )
-            if type(whole) is list and (list(first) != list(second) or has_parts([*first.values(), *second.values()])):
-                return self._chosen(self.lists(list(first.values()), list(second.values()), name), a, b, name)
+            both = [*first.values(), *second.values()]
+            if type(whole) in (list, tuple) and (list(first) != list(second) or has_parts(both)):
+                plan = self.lists(list(first.values()), list(second.values()), name)
+                return self._chosen(plan if type(whole) is list else lambda: tuple(plan()), a, b, name)
             if list(first) == list(second):
                 plans = {key: self.plan(first[key], second[key], part_name(name, whole, key), made) for key in first}
                 return self._chosen(lambda: rebuilt(whole, {key: plan() for key, plan in plans.items()}), a, b, name)

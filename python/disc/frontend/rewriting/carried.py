@@ -515,6 +515,36 @@ class TupleRows(Carried):
         return [tuples.Tuples([value.result(run) for value in self._columns], None, self._kinds)]
 
 
+class Grown(Carried):
+    """A tuple whose length changes from step to step."""
+
+    def __init__(self, rows: Rows | TupleRows) -> None:
+        """``rows``: its elements as a list."""
+        self._rows = rows
+
+    def learn(self, after: Any) -> bool:
+        """Compares with a step's; whether something has changed in what is known."""
+        if type(after) is not tuple:
+            raise Mismatch
+        return self._rows.learn(list(after))
+
+    def prepare(self) -> None:
+        """Computes its first value."""
+        self._rows.prepare()
+
+    def open(self, run: Markers) -> Any:
+        """Returns its value in a step."""
+        return tuple(self._rows.open(run))
+
+    def close(self, run: Markers, after: Any) -> None:
+        """Notes its value for the next step."""
+        self._rows.close(run, list(after))
+
+    def result(self, run: Markers) -> Any:
+        """Returns its last value."""
+        return tuple(self._rows.result(run))
+
+
 def carry(
     known: Carried | None,
     before: Any,
@@ -533,7 +563,7 @@ def carry(
     begins = known is None and _allowed and (before is None) is not (after is None) and not isinstance(after, Undefined)
     if begins or isinstance(known, _Optional):
         return _carry_optional(known, before, inside, after, name, symbols, were)
-    if isinstance(known, (Rows, UnevenRows, TupleRows)):
+    if isinstance(known, (Rows, UnevenRows, TupleRows, Grown)):
         return known, known.learn(after)
     if isinstance(known, Value):
         if not _fits(known, after):
@@ -569,11 +599,13 @@ def carry(
                 number.learn(after)
             return number, True
         return Value(before, after if is_bool(after) else 0.0, symbols), True
-    if type(before) is list and type(after) is list and (len(before) != len(after) or has_parts(after)):
+    sequence = type(before) in (list, tuple) and type(after) is type(before)
+    if sequence and (len(before) != len(after) or has_parts(after)):
         both = [*before, *after]
         if not can_join(both) and not tuples.can_follow(both):
             raise Mismatch
-        return (Rows if can_join(both) else TupleRows)(before, after, symbols), True
+        rows = (Rows if can_join(both) else TupleRows)(list(before), list(after), symbols)
+        return (rows if type(before) is list else Grown(rows)), True
     if parts(after) is not None and (made or type(before) is type(after)):
         fresh = Structure(after if made else before, made)
         return _carry_parts(fresh, after, before, inside, after, name, symbols, were)
