@@ -11,8 +11,8 @@
 // layer of a model, again and again) become one function, so code size and compile time do not grow with depth.
 //
 // Of symbols that a guard makes equal, such as the sizes of x[mask] and y[mask], a kernel has one: guards are no part
-// of it, so what emits its code could not know. The same holds for extents that are computed from symbols: where a guard
-// says that 32 * n / B is 8, the kernel has the 8.
+// of it, so what emits its code could not know. The same holds for extents that are computed from symbols: where a
+// guard says that 32 * n / B is 8, the kernel has the 8.
 //
 // Test: test/lit/Memory/outline-kernels.mlir
 //

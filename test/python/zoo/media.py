@@ -156,6 +156,15 @@ VISION = [
     ),
     _square("yolos", auto="AutoModelForObjectDetection", **{**_VIT, "image_size": [32, 32]}, num_detection_tokens=5),
     _square(
+        "eomt",
+        auto="AutoModelForUniversalSegmentation",
+        **_VIT,
+        num_queries=5,
+        num_blocks=1,
+        mlp_ratio=2,
+        num_upscale_blocks=1,
+    ),
+    _square(
         "dpt",
         auto="AutoModelForDepthEstimation",
         **{**_VIT, "num_hidden_layers": 4},
