@@ -48,6 +48,16 @@ def _kinds(count: int) -> Tensor:
     return Tensor(("batch", "length"), fill)
 
 
+def _padded_behind(count: int) -> Tensor:
+    """A mask of rows of different lengths: the image is in all of them."""
+
+    def fill(shape: Sequence[int], generator: torch.Generator) -> torch.Tensor:
+        lengths = torch.randint(count + 3, shape[1] + 1, (shape[0], 1), generator=generator)
+        return (torch.arange(shape[1]) < lengths).long()
+
+    return Tensor(("batch", "length"), fill)
+
+
 def _pair(
     name: str,
     count: int,
@@ -63,7 +73,7 @@ def _pair(
         config,
         {
             "input_ids": _with_image(count),
-            "attention_mask": mask("batch", "length"),
+            "attention_mask": _padded_behind(count),
             "pixel_values": pixels or normal("batch", 3, 32, 32),
             **(extra or {}),
         },
