@@ -7,6 +7,8 @@
 #include "lib/Target/Common/KernelAccess.h"
 
 #include "dialects/Tensor/TensorDialect.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/Matchers.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -237,27 +239,65 @@ void KernelAccess::readInputs(linalg::GenericOp op, ArrayRef<LinearCoord> iters)
       at.push_back(affine(e, iters));
     read(operand.get(), at);
   }
+  // Coordinates, and what sums and constant multiples make of them (PointEmitter::computedCoordinate).
+  llvm::MapVector<Value, LinearCoord> coordinates;
   op.getBody()->walk([&](Operation *inner) {
-    if (auto index = dyn_cast<linalg::IndexOp>(inner)) {
-      if (!llvm::all_of(index->getUsers(), llvm::IsaPred<tensor::ExtractOp>))
-        barrier(iters[index.getDim()]);
-      return;
-    }
+    if (auto index = dyn_cast<linalg::IndexOp>(inner))
+      coordinates.insert({index.getResult(), iters[index.getDim()]});
+    else if (std::optional<LinearCoord> known = computed(*inner, coordinates))
+      coordinates.insert({inner->getResult(0), *known});
     auto extract = dyn_cast<tensor::ExtractOp>(inner);
     if (!extract)
       return;
     SmallVector<LinearCoord> at;
     for (Value v : extract.getIndices()) {
-      // A coordinate computed from values is right wherever the values are.
-      auto index = v.getDefiningOp<linalg::IndexOp>();
-      at.push_back(index ? iters[index.getDim()] : zero());
-      if (!index) {
-        at.back().exact = false;
-        at.back().byData = true;
+      if (auto *it = coordinates.find(v); it != coordinates.end()) {
+        at.push_back(it->second);
+        continue;
       }
+      // A coordinate computed from values is right wherever the values are.
+      at.push_back(zero());
+      at.back().exact = false;
+      at.back().byData = true;
     }
     read(extract.getTensor(), at);
   });
+  // What else reads a coordinate has to get the true one.
+  for (auto &[v, coord] : coordinates)
+    if (!llvm::all_of(v.getUsers(), [&](Operation *user) {
+          return isa<tensor::ExtractOp>(user) ||
+                 (user->getNumResults() == 1 && coordinates.contains(user->getResult(0)));
+        }))
+      barrier(coord);
+}
+
+/// A coordinate that an operation makes of others; nothing if it is not a linear form of them.
+std::optional<LinearCoord> KernelAccess::computed(Operation &op,
+                                                  const llvm::MapVector<Value, LinearCoord> &coordinates) const {
+  if (!isa<arith::IndexCastOp, arith::AddIOp, arith::SubIOp, arith::MulIOp>(op) ||
+      !(op.getResult(0).getType().isIndex() || op.getResult(0).getType().isInteger(64)) ||
+      llvm::none_of(op.getOperands(), [&](Value v) { return coordinates.contains(v); }))
+    return std::nullopt;
+  SmallVector<LinearCoord> at;
+  for (Value operand : op.getOperands()) {
+    APInt number;
+    if (auto *it = coordinates.find(operand); it != coordinates.end())
+      at.push_back(it->second);
+    else if (matchPattern(operand, m_ConstantInt(&number)))
+      (at.push_back(zero()), at.back().offset = SymExpr(number.getSExtValue()));
+    else
+      return std::nullopt;
+  }
+  if (isa<arith::IndexCastOp>(op))
+    return at[0];
+  if (isa<arith::AddIOp>(op))
+    return add(at[0], at[1]);
+  if (isa<arith::SubIOp>(op))
+    return add(at[0], scale(at[1], SymExpr(-1)));
+  for (unsigned i : {0, 1})
+    if (APInt factor; matchPattern(op.getOperand(i), m_ConstantInt(&factor)))
+      return scale(at[1 - i], SymExpr(factor.getSExtValue()));
+  return std::nullopt;
 }
 
 bool KernelAccess::mergeable(unsigned outer, unsigned inner) {

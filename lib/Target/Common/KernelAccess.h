@@ -8,6 +8,7 @@
 #define DISC_LIB_TARGET_COMMON_KERNELACCESS_H
 
 #include "lib/Target/Common/PointEmitter.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SmallBitVector.h"
 
 namespace mlir::disc {
@@ -84,6 +85,7 @@ private:
   LinearCoord groupPosition(const ReshapeGroup &group, ArrayRef<LinearCoord> from, ArrayRef<SymExpr> fromDims) const;
   void barrier(const LinearCoord &coord);
   LinearCoord affine(AffineExpr e, ArrayRef<LinearCoord> iters);
+  std::optional<LinearCoord> computed(Operation &op, const llvm::MapVector<Value, LinearCoord> &coordinates) const;
 
   KernelFuncOp kernel;
   ShapeAnalysis &shapes;

@@ -262,3 +262,22 @@ def test_patches_are_a_view_of_the_image() -> None:
     compare(patches, calls[1][0], dynamic=(dims,), calls=calls)
     model = disc.compile(Fn(patches), calls[1], dynamic_shapes=((dims,),))
     assert model.ir("memory").count("disc_plan.kernel_func") == 1
+
+
+def test_windows_and_reversed_dims_along_any_dim() -> None:
+    """Computed coordinates, which let dims be walked as one, and short ones be joined."""
+
+    def windows(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            x.unfold(1, 3, 2) * 2,
+            x.unfold(2, 5, 1).clone(),
+            x.unfold(1, 2, 1).unfold(2, 3, 2).contiguous(),
+            x.flip(1).unfold(2, 4, 3).relu(),
+            x.flip((1, 2)) + x,
+            x.unfold(2, 17, 16).flip(-1).sum(1),
+        )
+
+    dims = {0: Dim("b"), 1: Dim("n", min=3), 2: Dim("m", min=17)}
+    calls = [(torch.randn(b, n, m),) for b, n, m in ((2, 8, 32), (1, 3, 17), (3, 5, 19), (1, 16, 64), (2, 7, 33))]
+    compare(windows, calls[0][0], dynamic=(dims,), calls=calls)
+    compare(windows, calls[0][0], dynamic=({0: Dim("b")},), calls=[(torch.randn(b, 8, 32),) for b in (1, 2, 5)])
