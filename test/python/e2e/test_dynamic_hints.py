@@ -187,7 +187,7 @@ def test_numbers_of_python(dim):
 
 def test_code_that_fixes_a_dim_is_named():
     def by_length(x):
-        return x * len([0] * x.shape[0])
+        return x * len("0" * x.shape[0])
 
     with pytest.warns(
         UserWarning, match=r"dim 0 can have sizes like the example's only: .* needs args\[0\].shape\[0\] == 4"

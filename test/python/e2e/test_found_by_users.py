@@ -405,7 +405,6 @@ _OF_TWO_SIZES = {
     "windows": lambda x, k: x.unfold(2, k, 1),
     "bins": lambda x, k: torch.histc(x, k),
     "epsilon": lambda x, k: functional.instance_norm(x, eps=float(k)),
-    "repeated": lambda x, k: torch.cat([x] * k),
     "groups": lambda x, k: functional.group_norm(x.repeat(1, k, 1), k),
 }
 

@@ -73,7 +73,7 @@ def test_without_faults(planned):
 
 def last_loop(text):
     """The name of the kernel that computes the differences."""
-    return re.findall(r"kernel_func  loop @(\w+)", text)[-1]
+    return re.findall(r"kernel_func loop @(\w+)", text)[-1]
 
 
 def test_store_beyond_the_buffer(planned):
@@ -118,7 +118,7 @@ def test_product_beyond_its_operand(planned):
 def test_function_beyond_its_operand(planned):
     """Operands of the runtime's functions are checked as a whole."""
     module, text = planned
-    name = re.search(r"kernel_func  call @(\w*sort\w*)", text)[1]
+    name = re.search(r"kernel_func call @(\w*sort\w*)", text)[1]
     with pytest.raises(disc.SanitizerError, match=r"passes operand 0 of .* bytes to a function"):
         run(module, edited(text, name, "layout<<0>", "layout<<4>"), torch.randn(7, 24))
 

@@ -59,7 +59,8 @@ def compiled(device, kernels, archs, options=""):
     chips = ", ".join(f'"{arch}"' for arch in archs)
     text = "\n".join(kernels)
     module = _native.Module.parse(
-        f"module attributes {{disc_plan.target = {{arch = [{chips}]}}}} {{ gpu.module @kernels {{ {text} }} }}"
+        f"module attributes {{disc_plan.target = #disc_plan.target<arch = [{chips}]>}} {{\n"
+        f"gpu.module @kernels {{ {text} }} }}"
     )
     *passes, serialize = pipeline.DEVICE_CODE[device]
     # The pass itself searches PATH alone; the package `nvidia-cuda-nvcc` is found by Python.

@@ -84,8 +84,8 @@ gpu.module @kernels {
 disc_rt.device_kernel @row_sum threads 128 [reads, writes, number] {
   disc_plan.symbols = ["S"], disc_plan.tasks = #disc_shape.expr<B>, disc_plan.kind = "row"}
 disc_rt.entry @main attributes {
-    inputs = [{name = "x", type = tensor<?x?xf32>, dims = #disc_shape.dims<[B, S]>}],
-    outputs = [{name = "r", type = tensor<?xf32>, dims = #disc_shape.dims<[B]>}]} {
+    inputs = [#disc_rt.tensor<name = "x", type = tensor<?x?xf32>, dims = <[B, S]>>],
+    outputs = [#disc_rt.tensor<name = "r", type = tensor<?xf32>, dims = <[B]>>]} {
 ^bb0(%call: !llvm.ptr):
   disc_rt.check_inputs %call
   %B = disc_rt.extent %call[0, 0]

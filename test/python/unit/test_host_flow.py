@@ -42,8 +42,8 @@ func.func @k0_add(%args: !llvm.ptr, %begin: i64, %end: i64, %scratch: !llvm.ptr)
   return
 }
 disc_rt.entry @main attributes {
-    inputs = [{name = "x", type = tensor<?x?xf32>, dims = #disc_shape.dims<[B, S]>}],
-    outputs = [{name = "y", type = tensor<?x?xf32>, dims = #disc_shape.dims<[B, S]>}]} {
+    inputs = [#disc_rt.tensor<name = "x", type = tensor<?x?xf32>, dims = <[B, S]>>],
+    outputs = [#disc_rt.tensor<name = "y", type = tensor<?x?xf32>, dims = <[B, S]>>]} {
 ^bb0(%call: !llvm.ptr):
   disc_rt.check_inputs %call
   %B = disc_rt.extent %call[0, 0]
@@ -169,13 +169,13 @@ def test_symbolic_arithmetic(texts: list[str], points: list[tuple[int, int]]) ->
         for i, t in enumerate(texts)
     )
     outputs = ", ".join(
-        f'{{name = "o{i}", type = tensor<?x?xi1>, dims = #disc_shape.dims<[A, B]>}}' for i in range(len(texts))
+        f'#disc_rt.tensor<name = "o{i}", type = tensor<?x?xi1>, dims = <[A, B]>>' for i in range(len(texts))
     )
     model = load(f"""
         disc_shape.symbol @A
         disc_shape.symbol @B min 1
         disc_rt.entry @main attributes {{
-            inputs = [{{name = "x", type = tensor<?x?xf32>, dims = #disc_shape.dims<[A, B]>}}],
+            inputs = [#disc_rt.tensor<name = "x", type = tensor<?x?xf32>, dims = <[A, B]>>],
             outputs = [{outputs}]}} {{
         ^bb0(%call: !llvm.ptr):
           disc_rt.check_inputs %call

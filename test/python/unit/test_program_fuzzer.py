@@ -15,7 +15,7 @@ IR = """
 #loc1 = loc("main"(#loc))
 #loc2 = loc("aten.relu"(#loc))
 #loc3 = loc("aten.sort"(#loc))
-    %0 = disc_plan.kernel  loop ins(%arg0 : tensor<?xf16>) -> tensor<?xf16> attributes {name = "relu"} {
+    %0 = disc_plan.kernel loop ins(%arg0 : tensor<?xf16>) -> tensor<?xf16> attributes {name = "relu"} {
     ^bb0(%arg1: tensor<?xf16> loc("main"(#loc))):
       %1 = linalg.generic {iterator_types = ["parallel"]} ins(%arg1 : tensor<?xf16>) outs(%2 : tensor<?xf16>) {
       ^bb0(%in: f16, %out: f16):
@@ -23,7 +23,7 @@ IR = """
       } -> tensor<?xf16> loc(#loc2)
       disc_plan.yield %1 : tensor<?xf16> loc(#loc2)
     } loc(#loc2)
-    %3:2 = disc_plan.kernel  call ins(%0 : tensor<?xf16>) -> tensor<?xf16>, tensor<?xi64> attributes {} {
+    %3:2 = disc_plan.kernel call ins(%0 : tensor<?xf16>) -> tensor<?xf16>, tensor<?xi64> attributes {} {
       %4:2 = disc_tensor.call "sort"(%arg1) : (tensor<?xf16>) -> (tensor<?xf16>, tensor<?xi64>) loc(#loc3)
     } loc(#loc3)
     return %0 : tensor<?xf16> loc(#loc1)

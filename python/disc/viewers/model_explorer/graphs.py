@@ -327,8 +327,8 @@ def _text(attribute: Any) -> str:
     elif isinstance(attribute, ir.DictAttr):
         text = ", ".join(f"{entry.name} = {_text(entry.attr)}" for entry in attribute)
     elif isinstance(attribute, ir.OpaqueAttr):
-        # What the dialect wrote: `kind<...>` or, of an enumeration, `kind value`.
-        written = attribute.data.decode()
+        # What the dialect wrote: `word<...>`, of an enumeration `word value`, of a kind of kernel `word_kernel`.
+        written = attribute.data.decode().removesuffix("_kernel")
         _, opened, inner = written.partition("<")
         text = inner.removesuffix(">") if opened else written.rpartition(" ")[2]
     else:
