@@ -281,3 +281,26 @@ def test_windows_and_reversed_dims_along_any_dim() -> None:
     calls = [(torch.randn(b, n, m),) for b, n, m in ((2, 8, 32), (1, 3, 17), (3, 5, 19), (1, 16, 64), (2, 7, 33))]
     compare(windows, calls[0][0], dynamic=(dims,), calls=calls)
     compare(windows, calls[0][0], dynamic=({0: Dim("b")},), calls=[(torch.randn(b, 8, 32),) for b in (1, 2, 5)])
+
+
+def test_an_adaptive_pool_that_keeps_a_size() -> None:
+    """A size of None was the example's, silently."""
+
+    def pools(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        every_other = x[..., ::2]
+        return (
+            F.adaptive_max_pool2d(x, (5, None)),
+            F.adaptive_max_pool2d(every_other, (None, 3)),
+            F.adaptive_avg_pool2d(every_other, (5, None)),
+            F.adaptive_max_pool2d(x, (None, None)),
+        )
+
+    dims = {2: Dim("h", min=1), 3: Dim("w", min=1)}
+    calls = [(torch.randn(1, 6, h, w),) for h, w in ((7, 7), (9, 4), (2, 13), (1, 1), (8, 6))]
+    compare(pools, calls[0][0], dynamic=(dims,), calls=calls)
+
+    def places(x: torch.Tensor) -> torch.Tensor:
+        return F.adaptive_max_pool2d(x, (5, None), return_indices=True)[1]
+
+    with pytest.raises(disc.CompileError, match="fixes it"):
+        disc.compile(Fn(places), calls[0], dynamic_shapes=((dims,),))

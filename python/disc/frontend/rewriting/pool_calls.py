@@ -39,13 +39,15 @@ def _adaptive(func: Callable[..., Any]) -> Callable[..., Any]:
     indices = name.endswith("_with_indices") or func is torch.adaptive_max_pool1d
 
     def call(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-        sizes = list(output_size) if isinstance(output_size, (list, tuple)) else [output_size] * rank
+        given = list(output_size) if isinstance(output_size, (list, tuple)) else [output_size] * rank
+        # None is the size that there is, which PyTorch would take for a number of C++.
+        sizes = [size if size is not None else input.shape[place - rank] for place, size in enumerate(given)]
         if any(isinstance(size, torch.SymInt) for size in sizes):
             if rank == 1 and "avg" in name:
                 return functional.adaptive_avg_pool2d(input.unsqueeze(-2), (1, *sizes)).squeeze(-2)
             if "max" in name and not return_indices and not indices:
-                for dim, size in enumerate(reversed(sizes)):
-                    input = input if size is None else _largest_of_parts(input, -1 - dim, size)
+                for place, size in enumerate(given):
+                    input = input if size is None else _largest_of_parts(input, place - rank, size)
                 return input
             if "max" in name:
                 output_size = [size.node.guard_int("", 0) if isinstance(size, torch.SymInt) else size for size in sizes]
