@@ -41,7 +41,7 @@ def _adaptive(func: Callable[..., Any]) -> Callable[..., Any]:
     def call(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
         given = list(output_size) if isinstance(output_size, (list, tuple)) else [output_size] * rank
         # None is the size that there is, which PyTorch would take for a number of C++.
-        sizes = [size if size is not None else input.shape[place - rank] for place, size in enumerate(given)]
+        sizes: list[Any] = [x if x is not None else input.shape[place - rank] for place, x in enumerate(given)]
         if any(isinstance(size, torch.SymInt) for size in sizes):
             if rank == 1 and "avg" in name:
                 return functional.adaptive_avg_pool2d(input.unsqueeze(-2), (1, *sizes)).squeeze(-2)
