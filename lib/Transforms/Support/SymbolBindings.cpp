@@ -35,6 +35,10 @@ SymbolBindings::SymbolBindings(Block &block) : block(&block) {
       binds[name] = &op;
   if (binds.empty())
     return;
+  for (auto bind : block.getOps<BindOp>())
+    for (Value count : bind->getOperands())
+      if (Operation *def = count.getDefiningOp(); def && def->getNumResults() > 1)
+        counted[def].push_back(bind);
   for (auto guard : block.getOps<GuardOp>())
     if (Operation *last = lastOf({guard.getLhs().getValue(), guard.getRhs().getValue()}))
       guards[last].push_back(guard);
@@ -61,16 +65,28 @@ Operation *SymbolBindings::lastOf(ArrayRef<SymExpr> exprs) const {
 
 SmallVector<Operation *> SymbolBindings::before(Operation *op) const {
   llvm::SetVector<Operation *> found;
+  auto addBind = [&](Operation *bind) {
+    if (!bind || bind == op)
+      return;
+    found.insert(bind);
+    // A guard need not wait for itself.
+    auto own = guards.find(bind);
+    if (own != guards.end() && !isa<GuardOp>(op))
+      found.insert(own->second.begin(), own->second.end());
+  };
   if (!binds.empty())
     walkExprs(op, block, [&](const SymExpr &expr) {
       for (const std::string &name : expr.symbols())
-        if (Operation *bind = binds.lookup(name); bind && bind != op) {
-          found.insert(bind);
-          // A guard need not wait for itself.
-          auto own = guards.find(bind);
-          if (own != guards.end() && !isa<GuardOp>(op))
-            found.insert(own->second.begin(), own->second.end());
-        }
+        addBind(binds.lookup(name));
+    });
+  // How much of a result is written is known behind the guards on its count, also where an extent no longer names it.
+  if (!counted.empty() && !isa<BindOp>(op))
+    op->walk([&](Operation *nested) {
+      for (Value operand : nested->getOperands())
+        if (auto it = counted.find(operand.getDefiningOp()); it != counted.end())
+          for (Operation *bind : it->second)
+            if (!llvm::is_contained(bind->getOperands(), operand))
+              addBind(bind);
     });
   return found.takeVector();
 }

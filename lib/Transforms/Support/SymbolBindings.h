@@ -23,7 +23,8 @@ public:
   bool empty() const { return binds.empty(); }
 
   /// The binds, and the guards on the symbols they bind, that must come before `op`: those of every symbol that its
-  /// attributes mention, or those of anything inside it, or of the extents outside of the block that it reads.
+  /// attributes mention, or those of anything inside it, or of the extents outside of the block that it reads; and
+  /// those of the count of a result that it reads.
   SmallVector<Operation *> before(Operation *op) const;
 
   /// What must come after a bind: the operations of the block that mention its symbol, as they were at the start.
@@ -38,6 +39,8 @@ private:
   Block *block;
   llvm::StringMap<Operation *> binds;
   llvm::DenseMap<Operation *, SmallVector<Operation *>> guards, users;
+  /// The binds of an operation's results that say how much of its other results is written.
+  llvm::DenseMap<Operation *, SmallVector<Operation *>> counted;
 };
 
 /// Sorts a block by data flow and bindings; what is in order stays in order.

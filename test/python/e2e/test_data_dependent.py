@@ -391,3 +391,20 @@ def test_operators_that_ask_for_sizes() -> None:
         for given in (x, x.abs() + 0.1, torch.cat([x[:1].abs(), -x[1:].abs()]), -x.abs()):
             for got, expected in zip(model(given, 2), operators(given.double(), 2), strict=True):
                 torch.testing.assert_close(got.double(), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_count_that_must_be_a_dim() -> None:
+    """The elements found are read behind the guard on their count, also where the count goes by the dim's name."""
+
+    def places(x: torch.Tensor) -> torch.Tensor:
+        found = x.masked_select(x > 0)
+        return torch.xlogy(x.abs(), found.abs() + 1).nonzero()
+
+    dim = torch.export.Dim("n", min=2)
+    with pytest.warns(UserWarning, match="works for some sizes"):
+        model = disc.compile(places, (torch.arange(1, 6, dtype=torch.int32),), dynamic_shapes=({0: dim},))
+    for n in (3, 700, 5000, 33):
+        x = torch.arange(1, n + 1, dtype=torch.int32)
+        torch.testing.assert_close(model(x), places(x))
+        with pytest.raises(disc.ShapeError, match=f"expected count == n, got 0 and {n}"):
+            model(-x)
