@@ -353,7 +353,7 @@ def test_refused():
 
 
 def test_lists_that_are_repeated():
-    """As often as a dim or data says."""
+    """The number of repetitions is a dim, or is computed from data."""
 
     def repeated(x):
         n, count = x.shape[0], (x[:, 0] > 0).sum().item()
@@ -367,7 +367,7 @@ def test_lists_that_are_repeated():
         spread = torch.stack((x[0], x[-1]) * n)
         intervals = iter([1.0] * n)
         scaled = [row * next(intervals) for row in x]
-        return total, len(numbers), pairs, floats, spread, torch.stack(scaled), [0] * 3
+        return total, len(numbers), pairs, floats, spread, torch.stack(scaled), [0] * 3, torch.cat([x] * n)
 
     check(repeated)
 

@@ -115,7 +115,7 @@ def attribute(site: Site, value: Any, name: Any, *default: Any) -> Any:
         return getattr(value, name, *default)
     found = {n: getattr(value, k) for k in dir(value) if (n := name.number_in(k)) is not None}
     if default:
-        raise NotImplementedError("getattr() with a default, of a name with a number that is known at run time only")
+        raise NotImplementedError("getattr() with a default, whose name contains a number known at run time only")
     return Table(found, site, lambda f, _: f)[name.number]
 
 

@@ -448,7 +448,7 @@ def times(a: Any, b: Any) -> Any:
     if not is_dynamic(count) or not values:
         return a * b
     if not can_join(values):
-        raise NotImplementedError("a list that is repeated as often as data or a dynamic size says, but not of numbers")
+        raise NotImplementedError("a list of different kinds or shapes, repeated as often as is known at run time only")
     rows = whole_of(values).rows
     count = count if known_truth(count >= 0) is True else at_least(count, 0)
     every = rows.unsqueeze(0).expand(count, *rows.shape).flatten(0, 1)

@@ -63,7 +63,9 @@ class Iterator(Once):
 
     def __next__(self) -> Any:
         if is_dynamic(self.position) or is_dynamic(self.count):
-            raise NotImplementedError("an iterator whose position or length depends on data, in a function of Python")
+            raise NotImplementedError(
+                "an iterator whose position or length depends on data, passed to a Python function"
+            )
         if self.position >= self.count:
             raise StopIteration
         self.position += 1
@@ -80,7 +82,7 @@ class Group(Once):
     def take(self) -> Dynamic:
         """The elements, if nothing has taken them yet."""
         if self._taken:
-            raise NotImplementedError("the elements of a group are taken twice: make a list of it")
+            raise NotImplementedError("the elements of a group are read twice: make a list of them")
         self._taken = True
         return self._elements
 
@@ -161,7 +163,7 @@ def groups(site: Site, iterable: Any, key: Callable[[Any], Any] | None = None) -
     whole = whole_of(keys)
     rows, all_of = whole.rows, None if steps.steps is None else steps.steps()
     if rows.dim() != 1:
-        raise NotImplementedError("groupby() by what is not a number")
+        raise NotImplementedError("groupby() with a key that is not a number")
     places = torch.arange(rows.shape[0])
     begins = (rows != rows.index_select(0, (places - 1).clamp(min=0))) | (places == 0)
     starts = begins.nonzero().squeeze(1)

@@ -293,7 +293,7 @@ def for_(
     iterator = isinstance(iterable, Once) and go_on is not None
     steps = sequence_of(iterable)
     if steps is not None and iterator:
-        raise NotImplementedError("a loop over an iterator of a length that depends on data that may be left before")
+        raise NotImplementedError("a loop with break, over an iterator whose length depends on data")
     if steps is not None:
         roots = [*seen().items(), ("the sequence", iterable)]
         loop = Loop(site, names, get, put, needed, read, roots)
@@ -357,7 +357,7 @@ def for_(
             if more is False:
                 return
             if iterator and isinstance(more, Tensor):
-                raise NotImplementedError("a loop over an iterator that data may leave")
+                raise NotImplementedError("a loop over an iterator, with a break that depends on data")
 
 
 def _element(steps: range, number: Any) -> Any:

@@ -51,7 +51,7 @@ class Ragged(Part):
         self._only_one_by_one("torch.tensor()")
 
     def _only_one_by_one(self, name: str) -> NoReturn:
-        raise NotImplementedError(f"{name} of a list of tensors that differ in several sizes; flatten them before")
+        raise NotImplementedError(f"{name} of a list of tensors that differ in several sizes; flatten them first")
 
     def turned(self) -> Ragged:
         """The same, the last first."""

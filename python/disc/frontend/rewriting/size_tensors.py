@@ -1,4 +1,4 @@
-"""Tensors of one integer where functions of PyTorch take sizes: ``x.view(h, w, -1)`` with what ``h, w = grid`` are."""
+"""Tensors of one integer where functions of PyTorch take sizes: ``x.view(h, w, -1)`` after ``h, w = grid``."""
 
 from __future__ import annotations
 

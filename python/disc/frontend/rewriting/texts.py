@@ -41,5 +41,5 @@ def name(*parts: Any) -> str | Numbered:
         elif number is None:
             number = value
         else:
-            raise NotImplementedError("a name with several numbers that are known at run time only")
+            raise NotImplementedError("a name that contains several numbers known at run time only")
     return before if number is None else Numbered(before, number, after)
