@@ -23,7 +23,8 @@ def Plan_TargetAttr : AttrDef<Plan_Dialect, "Target"> {
 
     `triple`, `cpu` and `features` are LLVM's. `sve_bits`: vectors are SVE's, of just this length. `fma`: a product and a
     sum of floats are one instruction. `bf16_dot`, `i16_dot`: sums of pairs of products are instructions; `i8_dot`:
-    those of four products of bytes, with one sign; `i8_dot_mixed`: of unsigned and signed ones. `warp`: threads of a
+    those of four products of bytes, with one sign; `i8_dot_mixed`: of unsigned and signed ones. `i8_tiles`, `bf16_tiles`:
+    products of tiles of bytes and of bf16 are (AMX). `warp`: threads of a
     device that step together. `matrix_unit`: warps have the instructions of lib/Target/GPU/MatrixUnit.h.
 
     (P10) numbers are within bounds, and powers of two where they must be.
@@ -36,7 +37,8 @@ def Plan_TargetAttr : AttrDef<Plan_Dialect, "Target"> {
                         Plan_Number<"TargetDefaults::l3Bytes">:$l3_bytes,
                         Plan_Number<"TargetDefaults::cores">:$cores, Plan_Flag<"true">:$fma,
                         Plan_Flag<"false">:$bf16_dot, Plan_Flag<"false">:$i16_dot, Plan_Flag<"false">:$i8_dot,
-                        Plan_Flag<"false">:$i8_dot_mixed, Plan_Text:$device,
+                        Plan_Flag<"false">:$i8_dot_mixed, Plan_Flag<"false">:$i8_tiles,
+                        Plan_Flag<"false">:$bf16_tiles, Plan_Text:$device,
                         OptionalParameter<"::mlir::ArrayAttr">:$arch, Plan_Number<"TargetDefaults::warp">:$warp,
                         Plan_Flag<"false">:$matrix_unit);
   let assemblyFormat = "`<` struct(params) `>`";

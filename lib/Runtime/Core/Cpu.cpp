@@ -10,6 +10,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #else
 #include <sys/auxv.h>
 #include <sys/prctl.h>
@@ -210,12 +212,25 @@ struct Cpu {
 };
 } // namespace
 
+/// Asks the system once for the memory that the state of tiles takes in each thread. It refuses where a thread's stack
+/// for signals is too small for that state.
+static bool mayUseTiles() {
+#if defined(__x86_64__)
+  constexpr int kRequestPermission = 0x1023, kTileData = 18; // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  static const bool granted = syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return granted;
+#else
+  return false;
+#endif
+}
+
 static bool has(std::string_view name) {
   static const Cpu cpu;
   bool found = false;
   forFeatures(elfMachine(), [&](const Feature &feature) {
     if (name == feature.name)
-      found = (cpu.words[feature.word] >> feature.bit & 1) && cpu.usable[feature.needs];
+      found = (cpu.words[feature.word] >> feature.bit & 1) && cpu.usable[feature.needs] &&
+              (feature.needs != kTiles || mayUseTiles());
   });
   return found;
 }

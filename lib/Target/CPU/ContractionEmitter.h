@@ -10,6 +10,7 @@
 #include "lib/Target/CPU/MicroKernel.h"
 #include "lib/Target/Common/TileLoops.h"
 #include "lib/Transforms/Schedule/ContractionInfo.h"
+#include "lib/Transforms/Support/TargetInfo.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 namespace mlir::disc::contraction {
@@ -58,6 +59,7 @@ public:
         acc(info.accumulator), lanes(e.vectorBits / int64_t(acc.getIntOrFloatBitWidth())),
         points(e.builder, e.kernel, e.args(), lanes, e.shapes), schedule(e.schedule<ProductScheduleAttr>()),
         tileRows(schedule.getRows()) {
+    TargetInfo target = TargetInfo::get(e.kernel->getParentOfType<ModuleOp>());
     for (auto [i, part] : llvm::enumerate(contractionParts)) {
       Part &own = parts.emplace_back();
       own.results = part.results;
@@ -74,6 +76,7 @@ public:
           spec.nibbles = panels.getNibbles();
           spec.scaled = spec.runs = bool(panels.getScales());
           spec.zeros = bool(panels.getZeros());
+          spec.tiles = target.multipliesTiles(spec.together, spec.b);
         }
         own.products.push_back({product, spec, panels ? panels.getGroups() : 0});
       }
@@ -144,6 +147,7 @@ private:
   Value rowCount, depthCount, tileCount, chunkCount, panelCount;
   std::optional<EvenSplit> rowSplit;
   TileHeights heights{1, 1};
+  Value tileShape; // if a product is one of tiles
   bool failedInside = false;
 };
 

@@ -31,6 +31,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "lib/Target/CPU/ContractionEmitter.h"
+#include "lib/Target/CPU/TileProduct.h"
 
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Matchers.h"
@@ -93,9 +94,16 @@ LogicalResult ContractionEmitter::emit() {
       keepsChunk = arith::AndIOp::create(b, loc(), keepsChunk, copiesPanels);
   }
 
+  bool tiles = llvm::any_of(parts, [](const Part &part) {
+    return llvm::any_of(part.products, [](const Product &product) { return product.spec.tiles; });
+  });
+  if (tiles)
+    tileShape = openTiles(b, loc());
   Value none = m.constant(-1);
   emitFor(b, loc(), m.index(e.begin()), m.index(e.end()), m.constant(1), {none, none},
           [&](Value task, ValueRange carried) { return emitTask(task, carried); });
+  if (tiles)
+    closeTiles(b, loc());
   return failure(failedInside);
 }
 
@@ -286,7 +294,7 @@ void ContractionEmitter::emitTiles(Part &part, const Task &task, Value lhs, Arra
         if (panel.floats)
           few.max = std::max(heights.min, std::min(heights.max, fewRows(part)));
         callMicroKernel(b, loc(), product.spec, few, m.i64(rows), left, m.i64(leftRowBytes), m.i64(depthBytes), own,
-                        m.i64(steps), sums.back(), accumulate, next, runs, codes);
+                        m.i64(steps), sums.back(), accumulate, next, runs, codes, tileShape);
       }
       auto epilogue = [&] { failedInside |= failed(emitEpilogue(part, task, row, rows, sums)); };
       if (!last) {

@@ -29,6 +29,8 @@
 #include "lib/Target/CPU/ConvolutionInput.h"
 #include "lib/Target/CPU/EmitKernels.h"
 #include "lib/Target/CPU/MicroKernel.h"
+#include "lib/Target/CPU/TileProduct.h"
+#include "lib/Transforms/Support/TargetInfo.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
@@ -78,6 +80,7 @@ private:
   Value startsPtr;                                             // of its sums, where bytes are shifted
   Value panelsEnd;                                             // of all panels
   Value tilesOfTask, share;
+  Value tileShape; // if the product is one of tiles
   bool failedInside = false;
 };
 
@@ -104,14 +107,20 @@ LogicalResult ConvolutionEmitter::emit() {
   spec.shifted = info.inputShift() != 0;
   spec.aUnsigned = info.op.getUnsignedInput() != spec.shifted;
   spec.bUnsigned = info.op.getUnsignedWeight();
+  spec.tiles =
+      TargetInfo::get(e.kernel->getParentOfType<ModuleOp>()).multipliesTiles(spec.together, info.weightElement);
 
   ShapeAnalysis::Range width =
       input.mergesLines() ? ShapeAnalysis::Range{1, std::nullopt} : e.shapes.range(info.w().output);
   heights = tileHeights(width.min.value_or(1), width.max.value_or(-1), e.schedule<ConvolutionScheduleAttr>().getRows());
   columnCount = points.expr(info.groupOutputs);
   depthCount = points.expr(info.z().kernel * info.h().kernel * info.w().kernel * info.pixelInputs);
+  if (spec.tiles)
+    tileShape = openTiles(b, loc());
   emitFor(b, loc(), m.index(e.begin()), m.index(e.end()), m.constant(1), {m.constant(-1)},
           [&](Value task, ValueRange carried) { return emitTask(task, carried[0]); });
+  if (spec.tiles)
+    closeTiles(b, loc());
   return failure(failedInside);
 }
 
@@ -230,7 +239,7 @@ void ConvolutionEmitter::multiplyBlocks(Value a, Value panel, Value accumulate, 
     callMicroKernel(b, loc(), spec, heights, m.i64(rows),
                     m.advance(a, m.add(m.mul(run, outerBytes), m.mul(from, innerBytes))), m.i64(rowBytes),
                     m.i64(m.mul(innerBytes, step)), m.advance(panel, m.mul(before, panelBytes)),
-                    m.i64(m.div(count, step)), e.scratch(), more, next, runs, codes);
+                    m.i64(m.div(count, step)), e.scratch(), more, next, runs, codes, tileShape);
   };
   std::optional<int64_t> most = e.shapes.range(inner.count * outer.count).max;
   Value zero = m.constant(0), runs = points.expr(outer.count);

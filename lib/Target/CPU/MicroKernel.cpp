@@ -42,6 +42,7 @@
 
 #include "lib/Target/CPU/MicroKernel.h"
 
+#include "lib/Target/CPU/TileProduct.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -61,7 +62,8 @@ std::string MicroKernelSpec::str() const {
          : together == 4 ? "_fours"
                          : "")
      << (shifted ? "_shifted" : "") << (nibbles ? "_nibbles" : "") << (scaled ? "_scaled" : "")
-     << (zeros ? "_zeros" : "") << (aUnsigned ? "_ua" : "") << (bUnsigned ? "_ub" : "") << (prefetch ? "_p" : "");
+     << (zeros ? "_zeros" : "") << (tiles ? "_tiles" : "") << (aUnsigned ? "_ua" : "") << (bUnsigned ? "_ub" : "")
+     << (prefetch ? "_p" : "");
   return text;
 }
 
@@ -618,7 +620,7 @@ LLVM::LLVMFuncOp dispatcher(OpBuilder &b, ModuleOp module, const MicroKernelSpec
 
 void disc::callMicroKernel(OpBuilder &b, Location loc, const MicroKernelSpec &spec, TileHeights heights, Value rows,
                            Value a, Value rowStride, Value kStride, Value bPanel, Value k, Value c, Value accumulate,
-                           Prefetch next, Runs runs, Codes codes) {
+                           Prefetch next, Runs runs, Codes codes, Value tileShape) {
   auto module = b.getInsertionBlock()->getParentOp()->getParentOfType<ModuleOp>();
   Type ptr = LLVM::LLVMPointerType::get(b.getContext()), i64 = b.getI64Type();
   SmallVector<Type> args = {ptr, i64, i64, ptr, i64, ptr, b.getI1Type()};
@@ -643,6 +645,20 @@ void disc::callMicroKernel(OpBuilder &b, Location loc, const MicroKernelSpec &sp
   if (spec.shifted) {
     args.push_back(ptr);
     operands.push_back(codes.starts);
+  }
+  if (spec.tiles) {
+    args.append({ptr, i64});
+    operands.append({tileShape, rows});
+    std::string name = "disc_product_" + spec.str();
+    auto func = module.lookupSymbol<LLVM::LLVMFuncOp>(name);
+    if (!func) {
+      OpBuilder::InsertionGuard guard(b);
+      Location own = NameLoc::get(b.getStringAttr(name));
+      func = declare(b, module, own, name, args);
+      writeTileProduct(b, own, spec, func);
+    }
+    LLVM::CallOp::create(b, loc, func, operands);
+    return;
   }
   if (heights.min == heights.max) {
     LLVM::CallOp::create(b, loc, kernelFor(b, module, spec, heights.min, args), operands);

@@ -28,6 +28,7 @@ struct MicroKernelSpec {
   bool scaled = false;  // B: codes. The sum of each run is multiplied by a scale for its column
   bool zeros = false;   // ... and a zero point for its column is subtracted from each code
   bool aUnsigned = false, bUnsigned = false; // the integers are
+  bool tiles = false; // by registers of tiles (TileProduct.h), `together` in steps of 4 bytes that neighbour in A
 
   int64_t panel() const { return lanes * vectors; }
   /// Values of k in a step.
@@ -70,10 +71,10 @@ struct Runs {
 /// Calls the micro-kernel for `rows` rows, generating the functions at the end of the module on first use:
 ///   C[i][j] (+)= sum over k < K of A[i * rowStride + k * kStride] * B[k * panel + j]
 /// `rows`, `k` i64; `k` counts steps and kStride leads from step to step; the strides i64, in *bytes*; `accumulate` i1:
-/// add to what C holds. C is row-major, `panel` wide.
+/// add to what C holds. C is row-major, `panel` wide. `tileShape`: for `tiles`, what `openTiles` gave.
 void callMicroKernel(OpBuilder &builder, Location loc, const MicroKernelSpec &spec, TileHeights heights, Value rows,
                      Value a, Value rowStride, Value kStride, Value b, Value k, Value c, Value accumulate,
-                     Prefetch next = {}, Runs runs = {}, Codes codes = {});
+                     Prefetch next = {}, Runs runs = {}, Codes codes = {}, Value tileShape = {});
 
 /// For a kernel with `nibbles`: writes what it reads as A, `rows` rows of 8 * `steps` f32 to `out`, and for each step
 /// the sum of eight values to `totals`, from rows of 8 * `steps` values at `a`. All i64; strides in bytes.

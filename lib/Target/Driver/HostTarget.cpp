@@ -2,6 +2,8 @@
 
 #include "lib/Target/Driver/HostTarget.h"
 
+#include "lib/Runtime/Core/Cpu.h"
+
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/MC/MCSubtargetInfo.h"
@@ -126,10 +128,13 @@ static void setVectors(HostTarget &target, llvm::function_ref<bool(StringRef)> h
     target.vectorBits = avx512 ? 512 : has("avx") ? 256 : 128;
     target.vectorRegisters = avx512 ? 32 : 16;
     target.fma = has("fma");
-    target.bf16Dot = avx512 && has("avx512bf16") && !hasSlowBf16Dot(target.cpu);
+    // A virtual machine may give the CPU another name, but not hide that it has tiles.
+    target.bf16Dot = avx512 && has("avx512bf16") && !hasSlowBf16Dot(target.cpu) && !has("amx-bf16");
     target.i16Dot = avx512 ? has("avx512bw") : has("avx2") || !has("avx");
     target.i8Dot = false;
     target.i8DotMixed = avx512 ? has("avx512vnni") : has("avxvnni");
+    target.i8Tiles = avx512 && has("amx-int8");
+    target.bf16Tiles = avx512 && has("amx-bf16");
   } else {
     target.vectorBits = target.sveBits ? target.sveBits : 128; // NEON
     target.vectorRegisters = triple.isAArch64() ? 32 : 16;
@@ -138,6 +143,7 @@ static void setVectors(HostTarget &target, llvm::function_ref<bool(StringRef)> h
     target.i16Dot = false;
     target.i8Dot = triple.isAArch64() && has("dotprod") && target.vectorBits == 128;
     target.i8DotMixed = false;
+    target.i8Tiles = target.bf16Tiles = false;
   }
 }
 
@@ -147,6 +153,10 @@ HostTarget HostTarget::detect() {
   target.triple = triple.str();
   target.cpu = llvm::sys::getHostCPUName().str();
   llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
+  // The system may refuse the state of tiles to this process.
+  for (auto &feature : features)
+    if (feature.first().starts_with("amx-"))
+      feature.second = feature.second && ::disc::rt::missingFeatures(feature.first().str().c_str()).empty();
   // Sorted, so that the text of the IR is the same in every run.
   std::vector<std::string> names;
   for (const auto &feature : features)
@@ -301,13 +311,15 @@ HostTarget HostTarget::fromAttr(TargetAttr attr) {
   target.i16Dot = attr.getI16Dot();
   target.i8Dot = attr.getI8Dot();
   target.i8DotMixed = attr.getI8DotMixed();
+  target.i8Tiles = attr.getI8Tiles();
+  target.bf16Tiles = attr.getBf16Tiles();
   return target;
 }
 
 TargetAttr HostTarget::toAttr(MLIRContext *context) const {
   return TargetAttr::get(context, triple, cpu, features, vectorBits, vectorRegisters, sveBits, l1dBytes, l1dWays,
-                         l2Bytes, l3Bytes, cores, fma, bf16Dot, i16Dot, i8Dot, i8DotMixed, /*device=*/"", /*arch=*/{},
-                         TargetDefaults::warp, /*matrix_unit=*/false);
+                         l2Bytes, l3Bytes, cores, fma, bf16Dot, i16Dot, i8Dot, i8DotMixed, i8Tiles, bf16Tiles,
+                         /*device=*/"", /*arch=*/{}, TargetDefaults::warp, /*matrix_unit=*/false);
 }
 
 void mlir::disc::setHostTarget(ModuleOp module, const HostTarget &target) {

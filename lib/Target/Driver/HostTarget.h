@@ -31,6 +31,8 @@ struct HostTarget {
   bool i16Dot = false;     // sums of pairs of products of i16 in i32 are instructions for whole vectors
   bool i8Dot = false;      // sums of four products of bytes in i32 are, with one sign,
   bool i8DotMixed = false; // or of unsigned and signed ones
+  bool i8Tiles = false;    // products of tiles of bytes in i32 are instructions,
+  bool bf16Tiles = false;  // and of bf16 in f32
 
   /// The machine this process runs on.
   static HostTarget detect();

@@ -14,7 +14,8 @@
 // Half-precision weights are widened while packing, so that the product kernel reads what it multiplies. With
 // `precision=bf16`, f32 weights are rounded to bf16 instead, which halves what few rows have to read; the kernel widens
 // them in registers and multiplies and sums in f32. If the target has instructions that sum pairs of products of bf16
-// (`bf16_dot`), panels hold two values of k side by side, and a kernel before rounds the left operand.
+// (`bf16_dot`) or multiply tiles of it (`bf16_tiles`), panels hold two values of k side by side, and a kernel before
+// rounds the left operand.
 //
 // Weights that are codes of a quantised tensor (Dequantized.h) stay codes, in panels of bytes, or of eight codes of 4
 // bits in an i32, beside panels of their scales and zeros; the product kernel makes floats of them in registers. Codes
@@ -369,8 +370,8 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     Type stored = precision == "bf16" && element.isF32() ? nested.getBF16Type()
                   : codes                                ? type.getElementType()
                                                          : element;
-    bool pairs =
-        !codes && k % 2 == 0 && stored != element && target.bf16Dot && target.vectorBits == 512 && canRound(kernel);
+    bool pairs = !codes && k % 2 == 0 && stored != element && (target.bf16Dot || target.bf16Tiles) &&
+                 target.vectorBits == 512 && canRound(kernel);
     Side side;
     if (codes)
       side = sideOfCodes(kernel, target);
@@ -424,12 +425,12 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     return last % 4 == 0 ? 4 : last % 2 == 0 ? 2 : 1;
   }
 
-  /// Four bytes side by side, with the sign of the left ones that the instruction wants.
+  /// Four bytes side by side, with the sign of the left ones that the instruction wants. Those for tiles take any.
   static Side fours(bool leftUnsigned, bool rightUnsigned, const TargetInfo &target) {
     bool wanted = target.i8DotMixed != rightUnsigned;
     Side side;
     side.together = 4;
-    side.leftShift = leftUnsigned == wanted ? 0 : wanted ? 128 : -128;
+    side.leftShift = leftUnsigned == wanted || target.i8Tiles ? 0 : wanted ? 128 : -128;
     side.isUnsigned = rightUnsigned;
     return side;
   }

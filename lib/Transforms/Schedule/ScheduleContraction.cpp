@@ -46,7 +46,7 @@ LogicalResult disc::scheduleContraction(KernelOp kernel, ShapeAnalysis &shapes, 
   Builder b(kernel.getContext());
   SmallVector<int64_t> columns;
   SymExpr panels(0);
-  bool coded = false;
+  bool coded = false, tiled = target.multipliesTiles(info.together(), info.rhsElement);
   int64_t sumsPerRow = 0, panelBytes = 0; // of the widest part; panels per value of k
   for (const ContractionPart &part : *parts) {
     UnpackOp packed = part.first().panels;
@@ -54,7 +54,7 @@ LogicalResult disc::scheduleContraction(KernelOp kernel, ShapeAnalysis &shapes, 
         packed ? packed.getPanel()
                : target.panelColumns(8 * sumBytes, shapes.range(part.columns()).max, isa<FloatType>(info.accumulator));
     // All parts share the tiles of rows.
-    rows = std::min(rows, target.tileRows(8 * sumBytes, panel));
+    rows = std::min(rows, target.tileRows(8 * sumBytes, panel, tiled));
     int64_t bytes = 0;
     for (const ContractionInfo &product : part.products) {
       // Codes become floats, and short floats longer ones, where rows are many.
@@ -99,9 +99,10 @@ LogicalResult disc::scheduleContraction(KernelOp kernel, ShapeAnalysis &shapes, 
   SymExpr rhsScratch = roundUp(end, 64);
   end = info.panels && !coded ? rhsScratch : rhsScratch + k * SymExpr(panelBytes);
 
-  // Multiply-adds at one vector a cycle, and a panel read once, at 3.5 GHz.
+  // Multiply-adds at one vector a cycle, or of tiles at eight, and a panel read once, at 3.5 GHz.
   SymExpr rowsPerTask = SymExpr::min(rowTiles * SymExpr(rows), m);
-  SymExpr work = rowsPerTask * SymExpr::ceilDiv(k, SymExpr(info.together())) * SymExpr(sumsPerRow * sumBytes * 8);
+  SymExpr work = rowsPerTask * SymExpr::ceilDiv(k, SymExpr(info.together() * (tiled ? 8 : 1))) *
+                 SymExpr(sumsPerRow * sumBytes * 8);
   SymExpr cost = SymExpr::floorDiv(work * SymExpr(2), SymExpr(7 * target.vectorBits)) +
                  SymExpr::floorDiv(k * SymExpr(panelBytes), SymExpr(32)) + SymExpr(100);
 

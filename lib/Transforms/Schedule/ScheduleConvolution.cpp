@@ -40,7 +40,8 @@ LogicalResult disc::scheduleConvolution(KernelOp kernel, ShapeAnalysis &shapes, 
   if (!info.panels)
     return info.op.emitError("the weights of a convolution must be packed");
   int64_t panel = info.panels.getPanel(), sumBytes = bytesOf(info.accumulator);
-  int64_t tile = target.tileRows(8 * sumBytes, panel);
+  bool tiled = target.multipliesTiles(info.together(), info.weightElement);
+  int64_t tile = target.tileRows(8 * sumBytes, panel, tiled);
   ConvolutionInfo::Axis &z = info.z(), &h = info.h(), &w = info.w();
   SymExpr taps = z.kernel * h.kernel * w.kernel;
   SymExpr one(1), tiles = atLeastOne(SymExpr::ceilDiv(w.output, SymExpr(tile)));
@@ -61,7 +62,8 @@ LogicalResult disc::scheduleConvolution(KernelOp kernel, ShapeAnalysis &shapes, 
   SymExpr fitting = SymExpr::floorDiv(SymExpr::floorDiv(SymExpr(budget), SymExpr::max(width * pixel, one)) -
                                           SymExpr::min(h.window(one), SymExpr(1 << 20)) + SymExpr(h.stride),
                                       SymExpr(h.stride));
-  bool merges = info.mergesLines(tile, shapes);
+  // What is left of a tile costs as much as what it saves.
+  bool merges = info.mergesLines(tiled ? tile / 2 : tile, shapes);
   if (merges) {
     // Whole lines; each line of the result adds one to every copy.
     chunkTiles = tiles, positions = atLeastOne(w.output);

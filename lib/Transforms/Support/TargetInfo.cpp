@@ -24,6 +24,8 @@ TargetInfo TargetInfo::get(ModuleOp module) {
   info.i16Dot = target.getI16Dot();
   info.i8Dot = target.getI8Dot();
   info.i8DotMixed = target.getI8DotMixed();
+  info.i8Tiles = target.getI8Tiles();
+  info.bf16Tiles = target.getBf16Tiles();
   info.fma = target.getFma();
   return info;
 }
@@ -42,7 +44,9 @@ int64_t TargetInfo::panelColumns(int64_t bits, std::optional<int64_t> maxColumns
   return fma && floats && vectorRegisters < 32 && padded(three) * 32 <= padded(two) * 33 ? three : two;
 }
 
-int64_t TargetInfo::tileRows(int64_t bits, int64_t columns) const {
+int64_t TargetInfo::tileRows(int64_t bits, int64_t columns, bool tiles) const {
+  if (tiles)
+    return 32; // two registers of 16 rows
   // As many as leave registers for one row of the right-hand side and a broadcast.
   int64_t vectors = std::max<int64_t>(columns * bits / vectorBits, 2);
   return (vectorRegisters - 1 - vectors) / vectors;

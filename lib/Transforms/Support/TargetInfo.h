@@ -11,7 +11,7 @@ namespace mlir::disc {
 /// What schedules ask of a module's target (`TargetAttr`), and the tiles that follow from it.
 struct TargetInfo {
   int64_t vectorBits, vectorRegisters, l1Bytes, l1Ways, l2Bytes, l3Bytes, cores, warp;
-  bool matrixUnit, bf16Dot, i16Dot, i8Dot, i8DotMixed, fma;
+  bool matrixUnit, bf16Dot, i16Dot, i8Dot, i8DotMixed, i8Tiles, bf16Tiles, fma;
 
   static TargetInfo get(ModuleOp module);
 
@@ -21,8 +21,12 @@ struct TargetInfo {
   /// Columns of a register tile of the product kernels, which are those of a panel, for sums of `bits` bits and a
   /// result of so many columns at most, if that is known; of floats, or of integers.
   int64_t panelColumns(int64_t bits, std::optional<int64_t> maxColumns = std::nullopt, bool floats = true) const;
-  /// Rows of a register tile with panels of so many columns.
-  int64_t tileRows(int64_t bits, int64_t columns) const;
+  /// Rows of a register tile with panels of so many columns; of a product of tiles if `tiles` is set.
+  int64_t tileRows(int64_t bits, int64_t columns, bool tiles = false) const;
+  /// Whether products with panels of `element`, so many values of k side by side, are products of tiles.
+  bool multipliesTiles(int64_t together, Type element) const {
+    return (together == 4 && i8Tiles) || (together == 2 && element.isBF16() && bf16Tiles);
+  }
 };
 
 } // namespace mlir::disc

@@ -296,6 +296,8 @@ static nb::dict hostTarget() {
   result["i16_dot"] = target.i16Dot;
   result["i8_dot"] = target.i8Dot;
   result["i8_dot_mixed"] = target.i8DotMixed;
+  result["i8_tiles"] = target.i8Tiles;
+  result["bf16_tiles"] = target.bf16Tiles;
   return result;
 }
 

@@ -1,0 +1,87 @@
+// Products of bytes and of bf16 by registers of tiles (AMX): one function for all heights, which sets the tiles' shape
+// only where it changes.
+// RUN: disc-opt %s -disc-cpu-emit-kernels | FileCheck %s
+
+#x = affine_map<(d0, d1, d2) -> (d0, d2)>
+#w = affine_map<(d0, d1, d2) -> (d1, d2)>
+#y = affine_map<(d0, d1, d2) -> (d0, d1)>
+
+module attributes {disc_plan.target = #disc_plan.target<vector_bits = 512, i8_dot_mixed = true, i8_tiles = true, bf16_tiles = true>} {
+  disc_shape.symbol @B {min = 1}
+
+  // CHECK-LABEL: func.func @bytes
+  // CHECK: %[[SHAPE:.*]] = llvm.alloca %{{.*}} x i64
+  // CHECK: llvm.store %{{.*}}, %[[SHAPE]] : i64
+  // CHECK: llvm.call @disc_product_i8_i8_i32_x32_fours_tiles_p({{.*}}, %[[SHAPE]], %{{.*}})
+  // CHECK: llvm.call_intrinsic "llvm.x86.tilerelease"()
+  // CHECK-NEXT: return
+  disc_plan.kernel_func contraction @bytes attributes {
+      layouts = [#disc_plan.layout<<0>, <[68, 1]>>, #disc_plan.layout<<0>, <[2176, 128, 1]>>, #disc_plan.layout<<0>, <[32, 1]>>],
+      arg_dims = [#disc_shape.dims<[B, 68]>, #disc_shape.dims<[1, 17, 128]>],
+      schedule = #disc_plan.product<rows = 32, columns = [32], k_block = 1073741824, row_tiles = <1>,
+          lhs_scratch = <4096>, rhs_scratch = <8192>>,
+      symbols = ["B"]} {
+  ^bb0(%x: tensor<?x68xi8>, %p: tensor<1x17x128xi8>):
+    %w = disc_tensor.unpack %p batch [] n [0] k [1] panel 32 together 4 : tensor<1x17x128xi8> -> tensor<32x68xi8>
+    %zero = arith.constant 0 : i32
+    %n = disc_shape.dim <B>
+    %e = tensor.empty(%n) : tensor<?x32xi32>
+    %f = linalg.fill ins(%zero : i32) outs(%e : tensor<?x32xi32>) -> tensor<?x32xi32>
+    %c = linalg.generic {indexing_maps = [#x, #w, #y], iterator_types = ["parallel", "parallel", "reduction"]} ins(%x, %w : tensor<?x68xi8>, tensor<32x68xi8>) outs(%f : tensor<?x32xi32>) {
+    ^bb0(%l: i8, %r: i8, %o: i32):
+      %lx = arith.extsi %l : i8 to i32
+      %rx = arith.extsi %r : i8 to i32
+      %m = arith.muli %lx, %rx : i32
+      %a = arith.addi %o, %m : i32
+      linalg.yield %a : i32
+    } -> tensor<?x32xi32>
+    disc_plan.yield %c : tensor<?x32xi32>
+  }
+
+  // CHECK-LABEL: func.func @halves
+  // CHECK: llvm.call @disc_product_bf16_bf16_f32_x16_pairs_tiles_p(
+  disc_plan.kernel_func contraction @halves attributes {
+      layouts = [#disc_plan.layout<<0>, <[64, 1]>>, #disc_plan.layout<<0>, <[1024, 32, 1]>>, #disc_plan.layout<<0>, <[16, 1]>>],
+      arg_dims = [#disc_shape.dims<[B, 64]>, #disc_shape.dims<[1, 32, 32]>],
+      schedule = #disc_plan.product<rows = 32, columns = [16], k_block = 1073741824, row_tiles = <1>,
+          lhs_scratch = <4096>, rhs_scratch = <8192>>,
+      symbols = ["B"]} {
+  ^bb0(%x: tensor<?x64xbf16>, %p: tensor<1x32x32xbf16>):
+    %w = disc_tensor.unpack %p batch [] n [0] k [1] panel 16 together 2 : tensor<1x32x32xbf16> -> tensor<16x64xbf16>
+    %zero = arith.constant 0.0 : f32
+    %n = disc_shape.dim <B>
+    %e = tensor.empty(%n) : tensor<?x16xf32>
+    %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x16xf32>) -> tensor<?x16xf32>
+    %c = linalg.generic {indexing_maps = [#x, #w, #y], iterator_types = ["parallel", "parallel", "reduction"]} ins(%x, %w : tensor<?x64xbf16>, tensor<16x64xbf16>) outs(%f : tensor<?x16xf32>) {
+    ^bb0(%l: bf16, %r: bf16, %o: f32):
+      %lx = arith.extf %l : bf16 to f32
+      %rx = arith.extf %r : bf16 to f32
+      %m = arith.mulf %lx, %rx : f32
+      %a = arith.addf %o, %m : f32
+      linalg.yield %a : f32
+    } -> tensor<?x16xf32>
+    disc_plan.yield %c : tensor<?x16xf32>
+  }
+}
+
+// 32 rows by 32 columns: four registers of sums.
+// CHECK-LABEL: llvm.func internal @disc_product_i8_i8_i32_x32_fours_tiles_p(
+// CHECK-SAME: %[[SHAPE:[a-z0-9]*]]: !llvm.ptr {llvm.noalias}, %[[ROWS:[a-z0-9]*]]: i64)
+// CHECK: %[[OLD:.*]] = llvm.load %[[SHAPE]]
+// CHECK: %[[OTHER:.*]] = arith.cmpi ne, %[[OLD]]
+// CHECK: scf.if %[[OTHER]]
+// CHECK: llvm.call_intrinsic "llvm.x86.ldtilecfg"
+// CHECK: scf.if
+// CHECK-COUNT-4: "llvm.x86.tileloadd64"
+// CHECK-COUNT-4: "llvm.x86.tilezero"
+// CHECK: scf.for
+// CHECK-COUNT-3: "llvm.x86.tileloadd64"
+// CHECK-COUNT-2: "llvm.x86.tdpbssd"
+// CHECK: "llvm.x86.tileloadd64"
+// CHECK-COUNT-2: "llvm.x86.tdpbssd"
+// CHECK-COUNT-4: "llvm.x86.tilestored64"
+// Up to 16 rows: two.
+// CHECK: "llvm.x86.tdpbssd"
+
+// CHECK-LABEL: llvm.func internal @disc_product_bf16_bf16_f32_x16_pairs_tiles_p(
+// CHECK: "llvm.x86.tdpbf16ps"
