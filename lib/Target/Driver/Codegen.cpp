@@ -70,8 +70,8 @@ static void addFunctionAttributes(llvm::Module &module, const HostTarget &target
 }
 
 /// Leaves of the functions only `disc_init` and what it calls: enough to compute what depends on parameters alone.
-/// False if that needs instructions which a machine may not have.
-static bool keepInit(llvm::Module &module) {
+/// What that multiplies by instructions which the target lacks: nothing if it can run.
+static StringRef keepInit(llvm::Module &module, const HostTarget &target) {
   SmallPtrSet<llvm::Value *, 16> reached;
   SmallVector<llvm::Value *> open{module.getFunction("disc_init")};
   while (!open.empty()) {
@@ -94,7 +94,25 @@ static bool keepInit(llvm::Module &module) {
     function.setLinkage(linkage);
     new llvm::UnreachableInst(module.getContext(), llvm::BasicBlock::Create(module.getContext(), "", &function));
   }
-  return llvm::none_of(reached, [](llvm::Value *value) { return value->getName().starts_with("llvm.x86."); });
+  struct Need {
+    StringLiteral part, what;
+    bool there;
+  };
+  const Need needs[] = {{"tdpbf16", "tiles of bf16", target.bf16Tiles},
+                        {".tdpb", "tiles of bytes", target.i8Tiles},
+                        {"dpbf16", "bf16", target.bf16Dot},
+                        {"vpdpb", "bytes", target.i8DotMixed},
+                        {"512", "vectors of 512 bits", target.vectorBits >= 512},
+                        {"avx2", "vectors of 256 bits", target.vectorBits >= 256}};
+  for (llvm::Value *value : reached)
+    if (value->getName().starts_with("llvm.x86."))
+      for (const Need &need : needs)
+        if (value->getName().contains(need.part)) {
+          if (!need.there)
+            return need.what;
+          break;
+        }
+  return "";
 }
 
 /// Calls stay what they are: they go by the function, not by its name.
@@ -341,8 +359,10 @@ llvm::Expected<ObjectCode> mlir::disc::generateCode(ModuleOp module, const Codeg
     return makeError("translation to LLVM IR failed");
   llvmModule->setTargetTriple(llvm::Triple(target.triple));
   llvmModule->setDataLayout(compiler.dataLayout());
-  if (options.initOnly && !keepInit(*llvmModule) && !target.bf16Dot)
-    return makeError("this machine has no instructions for products of bf16");
+  if (options.initOnly)
+    if (StringRef lacking = keepInit(*llvmModule, target); !lacking.empty())
+      return makeError("the weights cannot be packed on this machine, which has no instructions for products of " +
+                       lacking);
   addFunctionAttributes(*llvmModule, target);
   if (!options.symbolPrefix.empty())
     renameDefinitions(*llvmModule, options.symbolPrefix);

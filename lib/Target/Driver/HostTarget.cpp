@@ -217,8 +217,11 @@ llvm::Expected<HostTarget> HostTarget::detectAs(StringRef cpu) {
   auto wanted = lookUp(target, cpu);
   if (!wanted)
     return wanted.takeError();
+  // A virtual machine may hide what code never uses.
+  std::vector<const char *> used = ::disc::rt::cpuFeatureNames(::disc::rt::elfMachine());
   for (const auto &feature : llvm::sys::getHostCPUFeatures())
-    if (!feature.second && (*wanted)->checkFeatures(("+" + feature.first()).str()))
+    if (!feature.second && llvm::is_contained(used, feature.first()) &&
+        (*wanted)->checkFeatures(("+" + feature.first()).str()))
       return makeError("this machine can't run code for '" + cpu + "': it has no " + feature.first());
   setCpu(target, cpu, **wanted);
   return target;

@@ -135,6 +135,7 @@ private:
   };
   SmallVector<Update> updates;
   llvm::DenseMap<Operation *, int64_t> step, lastStep;      // of the host flow; the last of a loop or branch is in it
+  llvm::DenseMap<Value, int64_t> lastUses;                  // of temporaries, in steps
   llvm::DenseMap<Value, SmallVector<Value, 2>> alternating; // the two buffers of a carried result
   llvm::StringMap<Value> bySource;                          // parameters and globals already fetched
   InPlaceKernels inPlaceResults{module, shapes};

@@ -47,8 +47,10 @@ void EntryBuilder::numberSteps(Block &block) {
 }
 
 /// A loop that reads a value needs it in every step, and may give its first carried tensors back as the last; a branch
-/// may give back what it is given.
+/// may give back what it is given. Many paths lead through a chain of branches that give back a value.
 int64_t EntryBuilder::lastUse(Value v) {
+  if (auto known = lastUses.find(v); known != lastUses.end())
+    return known->second;
   Operation *def = v.getDefiningOp();
   int64_t last = lastStep[def];
   for (OpOperand &use : v.getUses()) {
@@ -68,6 +70,7 @@ int64_t EntryBuilder::lastUse(Value v) {
         if (&init == &use)
           last = std::max(last, lastUse(loop.getOutputs()[&init - loop.getInitsMutable().begin()]));
   }
+  lastUses[v] = last;
   return last;
 }
 

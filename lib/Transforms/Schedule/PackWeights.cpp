@@ -11,8 +11,8 @@
 //
 // A panel holds as many columns as the product kernel has in registers, one row of k after the other, so the kernel
 // reads the weights once, in order. Packing happens at load. One weight used by several kernels is packed once.
-// Half-precision weights are widened while packing, so that the product kernel reads what it multiplies. With
-// `precision=bf16`, f32 weights are rounded to bf16 instead, which halves what few rows have to read; the kernel widens
+// Weights of f16 are widened while packing, so that the product kernel reads what it multiplies. Those of bf16 stay, and
+// with `precision=bf16` f32 weights are rounded to bf16, which halves what few rows have to read; the kernel widens
 // them in registers and multiplies and sums in f32. If the target has instructions that sum pairs of products of bf16
 // (`bf16_dot`) or multiply tiles of it (`bf16_tiles`), panels hold two values of k side by side, and a kernel before
 // rounds the left operand.
@@ -367,11 +367,11 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
 
     // Codes stay as they are; the product widens them.
     bool codes = element.isInteger(32) && type.getElementType().isInteger(8);
-    Type stored = precision == "bf16" && element.isF32() ? nested.getBF16Type()
-                  : codes                                ? type.getElementType()
-                                                         : element;
-    bool pairs = !codes && k % 2 == 0 && stored != element && (target.bf16Dot || target.bf16Tiles) &&
-                 target.vectorBits == 512 && canRound(kernel);
+    bool halves = element.isF32() && (precision == "bf16" || type.getElementType().isBF16());
+    Type stored = halves ? nested.getBF16Type() : codes ? type.getElementType() : element;
+    bool rounds = precision == "bf16" || getElementTypeOrSelf(contraction.getDpsInputs()[0]).isBF16();
+    bool pairs = halves && rounds && k % 2 == 0 && (target.bf16Dot || target.bf16Tiles) && target.vectorBits == 512 &&
+                 canRound(kernel);
     Side side;
     if (codes)
       side = sideOfCodes(kernel, target);

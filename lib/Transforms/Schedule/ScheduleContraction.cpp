@@ -95,7 +95,7 @@ LogicalResult disc::scheduleContraction(KernelOp kernel, ShapeAnalysis &shapes, 
   SymExpr lhsScratch = roundUp(end, 64);
   // Rows in scratch are longer than k, so that they do not all start in the same cache set.
   // Panels of the rows take less, with the last vector written to one, which ends behind it.
-  end = lhsScratch + chunkRows * (roundUp(k, 64) + SymExpr(16)) * SymExpr(bytesOf(info.lhsRead()));
+  end = lhsScratch + chunkRows * (roundUp(k, 64) * SymExpr(bytesOf(info.lhsRead())) + SymExpr(64));
   SymExpr rhsScratch = roundUp(end, 64);
   end = info.panels && !coded ? rhsScratch : rhsScratch + k * SymExpr(panelBytes);
 

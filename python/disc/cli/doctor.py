@@ -33,6 +33,8 @@ _FEATURES = (
     "avx512f",
     "avx512_vnni",
     "avx512_bf16",
+    "avx_vnni",
+    "amx_int8",
     "amx_bf16",
     "asimd",
     "sve",

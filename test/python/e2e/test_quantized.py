@@ -14,7 +14,7 @@ from torch.nn import functional as F
 import disc
 
 Q = torch.ops.quantized_decomposed
-ROWS = (0, 1, 2, 3, 5, 6, 7, 12, 13, 16, 31, 64, 130, 4)
+ROWS = (0, 1, 2, 3, 5, 6, 7, 12, 13, 15, 16, 17, 31, 32, 33, 48, 49, 64, 65, 130, 4)
 
 
 def codes(dtype, *shape, seed=0, low=None, high=None):
@@ -43,7 +43,7 @@ class OfCodes(nn.Module):
         return x @ w
 
 
-@pytest.mark.parametrize(("depth", "width"), [(1, 1), (2, 3), (7, 5), (64, 24), (129, 33), (256, 49)])
+@pytest.mark.parametrize(("depth", "width"), [(1, 1), (2, 3), (7, 5), (64, 24), (129, 33), (148, 40), (200, 64), (256, 49)])
 @pytest.mark.parametrize(("left", "right"), itertools.product((torch.int8, torch.uint8), repeat=2))
 def test_products_of_codes_are_exact(depth, width, left, right):
     w = codes(right, depth, width)
