@@ -207,3 +207,39 @@ def test_a_range_of_one_step():
         (found, scales, halves), expected = model(x), chunked(x)
         torch.testing.assert_close((found, halves), (expected[0], expected[2]))
         assert scales == expected[1]
+
+
+def test_a_range_from_a_size_on_is_one_loop():
+    """The number of steps is known for all sizes, their numbers are not; data may leave the loop."""
+
+    def continued(x):
+        length = x.shape[0]
+        y = torch.cat((x, x.new_zeros(length + 12, 3)))
+        for position in range(length, length + 12):
+            if (y[position - 1] > 100).all():
+                break
+            y[position] = y[position - 1] * 2 + 1
+        return y
+
+    model = disc.compile(continued, (torch.rand(5, 3),), dynamic_shapes=({0: Dim("n", min=1, max=40)},))
+    assert model.ir("library").count("disc_tensor.loop") == 1
+    for n in (5, 1, 2, 13, 40, 3):
+        x = torch.rand(n, 3) * 8
+        torch.testing.assert_close(model(x), continued(x))
+
+
+def test_a_chain_of_branches_that_give_back_what_they_get():
+    """What is used last has 2 ** 40 paths."""
+
+    def swapped(x, flags):
+        a, b = x + 1, x * 2
+        for n in range(40):
+            if flags[n]:
+                a, b = b, a
+        return a, b
+
+    args = torch.randn(3, 4), torch.rand(40) > 0.5
+    model = disc.compile(swapped, args, dynamic_shapes=({0: B}, {}))
+    for batch in (3, 1, 8, 2):
+        args = torch.randn(batch, 4), torch.rand(40) > 0.5
+        torch.testing.assert_close(model(*args), swapped(*args))

@@ -77,6 +77,10 @@ def at_least(number: Any, least: int) -> Any:
     return larger
 
 
+FEWEST_STEPS = 3
+"""With so many steps a loop is worth tracing as one."""
+
+
 def constant_number(number: Any) -> int | None:
     """The number that a dynamic one is for all sizes; None if it differs."""
     if not is_dynamic(number):
@@ -89,7 +93,7 @@ def constant_number(number: Any) -> int | None:
 
 
 def dynamic_range(*args: Any) -> Dynamic | list[Any]:
-    """``range`` of numbers of which some are dynamic: a list where the number of steps is not."""
+    """``range`` of numbers of which some are dynamic: a list where it has fewer than ``FEWEST_STEPS``, for all sizes."""
     start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
     if is_dynamic(step) and known_truth(step > 0) is not True:
         raise NotImplementedError("a range whose step is dynamic, and may be negative or 0")
@@ -101,7 +105,7 @@ def dynamic_range(*args: Any) -> Dynamic | list[Any]:
         room = at_least(room, 0)
     width = step if forward else -step
     count = (room + width - 1) // width
-    if (steps := constant_number(count)) is not None:
+    if (steps := constant_number(count)) is not None and steps < FEWEST_STEPS:
         return [start + n * step for n in range(steps)]
     return Dynamic(count, lambda n: start + n * step, lambda: Steps(torch.arange(count) * step + start, kind=int))
 

@@ -26,7 +26,7 @@ from .conditions import (
     stand_in,
     stands_for_bool,
 )
-from .dynamic import Maybe, Once, Steps, only_if_alike, sequence_of
+from .dynamic import FEWEST_STEPS, Maybe, Once, Steps, only_if_alike, sequence_of
 from .hooks import needs_rewriting
 from .optional import OptionalValue, replaced, settled, used, values_of
 from .raised import text_of_assert
@@ -252,8 +252,6 @@ def while_(
         _unrolled(known, test, body, (get, put, names, site, list(seen().items())), _MOST_STEPS, error)
 
 
-# Of a loop over a range that data leaves so many steps are left that it is worth trying.
-_FEWEST_STEPS = 3
 # So many steps of a loop are traced one by one, where a step needs to know its number.
 _MOST_STEPS = 100
 
@@ -321,7 +319,7 @@ def for_(
         return
     more: bool | Tensor = True
     for position, item in enumerate(iterable):
-        if isinstance(more, Tensor) and isinstance(iterable, range) and len(iterable) - position >= _FEWEST_STEPS:
+        if isinstance(more, Tensor) and isinstance(iterable, range) and len(iterable) - position >= FEWEST_STEPS:
             # A loop that data may leave, if its steps need not know their numbers; else they are traced one by one.
             rest = iterable[position:]
             at = functools.partial(_element, rest)
