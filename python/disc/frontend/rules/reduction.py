@@ -101,7 +101,12 @@ def _corrected_moments(b: Builder, x: Tensor, reduced: list[int]) -> tuple[Tenso
     count = _count(b, x, reduced, compute)
     rough, squares = centred_moments(b, x, reduced)
     rest = b.reduce([x, rough], reduced, compute, 0, lambda acc, x, m: acc + (x.to(compute) - m))
-    average = b.elementwise(compute, [rough, rest, count], lambda m, r, n: m + r / n)
+
+    def average_of(m: Elem, r: Elem, n: Elem) -> Elem:
+        # An infinite mean differs from its own terms by NaN.
+        return scalar.select(scalar.absolute(m).eq(math.inf), m, m + r / n)
+
+    average = b.elementwise(compute, [rough, rest, count], average_of)
 
     def corrected(s: Elem, r: Elem, n: Elem) -> Elem:
         # Rounding may make the difference of two equal numbers negative; infinity stays.
