@@ -341,3 +341,12 @@ def test_moments_of_infinities() -> None:
     # Eager PyTorch has NaN at some lengths and infinities at others.
     for got in model(x):
         torch.testing.assert_close(got, x.mean(1), equal_nan=True)
+
+
+def test_layer_norm_of_equal_numbers_is_zero() -> None:
+    """Rounded, their mean differed from them, and 1 / sqrt(eps) made 5e-4 of that."""
+    x = torch.randn(64, 1)
+    dims = ({0: N, 1: Dim("m", min=1)},)
+    model = disc.compile(Fn(lambda x: F.layer_norm(x, x.shape[1:])), (x.repeat(1, 12),), dynamic_shapes=(dims,))
+    for length in (1, 3, 7, 12, 33, 100, 513):
+        assert not model((1000 * x).repeat(1, length)).any()
