@@ -10,9 +10,9 @@
 //   1 + erf, 1 + tanh 2 units of the last place of 1 · pow 0.6, in f64 inside
 //   sin, cos 1.1 · tan 3 · atan, atan2, asin, acos 2.5 · sinh, cosh 2.5 · atanh 3 · remainders are exact
 // All handle infinities, NaN and denormals. Arguments of sin, cos and tan from 12000 on, and quotients from 2^22 on, go
-// to libm, as do the other functions, per lane. f64 is expanded in vectors, where there is fma; one number of f64 is what
-// libm is best at. f16 is computed in f32; so is bf16, whose conversions become integer arithmetic: the compiler's own
-// would call library helpers.
+// to libm, as do the other functions, per lane. f64 is expanded in vectors, where there is fma; one number of f64 is
+// what libm is best at. f16 is computed in f32; so is bf16, whose conversions become integer arithmetic: the compiler's
+// own would call library helpers.
 //
 // In a gpu.module there is no libm: everything is expanded. Largest errors of f64, in ulp:
 //   exp, exp2 1 · expm1 2 · erf 1.5 · log, log2, log10 1.5 · log1p, tanh 2.5 · erfc, sinh, cosh, atanh 4 · pow 1
