@@ -417,6 +417,10 @@ TEST(exponentialsOfMatrices) {
   CHECK(distance(exponential(2, {0, 0, 0, 0}), identity(2)) == 0);
   CHECK(distance(exponential(2, {1, 0, 0, -2}), matrix({std::exp(1), 0, 0, std::exp(-2)})) < 1e-15);
   CHECK(distance(exponential(2, {0, 1, 0, 0}), matrix({1, 1, 0, 1})) < 1e-15);
+  // Each approximant: a rotation by a small angle.
+  for (double angle : {1e-3, 0.014, 0.2, 0.9, 3.0, 5.3})
+    CHECK(distance(exponential(2, {0, -angle, angle, 0}),
+                   matrix({std::cos(angle), -std::sin(angle), std::sin(angle), std::cos(angle)})) < 2e-15);
   // A rotation by 100, which is squared again and again.
   CHECK(distance(exponential(2, {0, -100, 100, 0}),
                  matrix({std::cos(100), -std::sin(100), std::sin(100), std::cos(100)})) < 1e-12);

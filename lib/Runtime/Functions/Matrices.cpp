@@ -4,8 +4,10 @@
 
 #include <Eigen/Cholesky>
 #include <Eigen/LU>
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 
 using namespace disc::rt;
 
@@ -239,70 +241,112 @@ int32_t disc_fn_solve_triangular(disc_call *call, const disc_view *operands, con
   });
 }
 
-/// e^A by scaling, the Padé approximant of degree 13, and squaring (Higham, The scaling and squaring method for the
-/// matrix exponential revisited, 2005). a [.., n, n] -> [.., n, n]; scratch: 8 * (6 * n * n + n).
+namespace {
+/// A Padé approximant of e^x: sums of the even and the odd powers, by the coefficients and by these with other signs.
+struct Approximant {
+  int degree;
+  /// The largest norm at which its error is below half a unit of the last place.
+  double limit;
+  double coefficients[14];
+};
+} // namespace
+
+static const Approximant kForF32[] = {
+    {3, 0.4258730016922831, {120, 60, 12, 1}},
+    {5, 1.880152677804762, {30240, 15120, 3360, 420, 30, 1}},
+    {7, 3.925724783138660, {17297280, 8648640, 1995840, 277200, 25200, 1512, 56, 1}},
+};
+static const Approximant kForF64[] = {
+    {3, 0.01495585217958292, {120, 60, 12, 1}},
+    {5, 0.2539398330063230, {30240, 15120, 3360, 420, 30, 1}},
+    {7, 0.9504178996162932, {17297280, 8648640, 1995840, 277200, 25200, 1512, 56, 1}},
+    {13,
+     5.371920351148152,
+     {64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800, 129060195264000, 10559470521600,
+      670442572800, 33522128640, 1323241920, 40840800, 960960, 16380, 182, 1}},
+};
+
+/// The first one that is exact enough at this norm, or the last one.
+static const Approximant &approximantFor(const disc_view &view, double norm) {
+  const Approximant *all = view.dtype == DISC_F64 ? kForF64 : kForF32;
+  size_t count = view.dtype == DISC_F64 ? std::size(kForF64) : std::size(kForF32), i = 0;
+  while (i + 1 < count && !(norm <= all[i].limit))
+    ++i;
+  return all[i];
+}
+
+/// e^A by scaling, a Padé approximant, and squaring (Higham, The scaling and squaring method for the matrix exponential
+/// revisited, 2005). a [.., n, n] -> [.., n, n]; scratch: 8 * (6 * n * n + n).
 int32_t disc_fn_matrix_exp(disc_call *call, const disc_view *operands, const int64_t *, int64_t begin, int64_t end,
                            void *scratch) {
-  static const double coefficients[] = {64764752532480000,
-                                        32382376266240000,
-                                        7771770303897600,
-                                        1187353796428800,
-                                        129060195264000,
-                                        10559470521600,
-                                        670442572800,
-                                        33522128640,
-                                        1323241920,
-                                        40840800,
-                                        960960,
-                                        16380,
-                                        182,
-                                        1};
   int64_t n = rowsOf(operands[0]), count = n * n;
   auto *memory = static_cast<double *>(scratch);
-  Matrix a = {memory, n, n}, power = {a.end(), n, n}, next = {power.end(), n, n}, even = {next.end(), n, n},
-         odd = {even.end(), n, n}, spare = {odd.end(), n, n};
-  auto *pivots = reinterpret_cast<int64_t *>(spare.end());
+  Matrix a = {memory, n, n}, spare = {a.end(), n, n}, sum = {spare.end(), n, n}, square = {sum.end(), n, n},
+         fourth = {square.end(), n, n}, sixth = {fourth.end(), n, n};
+  auto *pivots = reinterpret_cast<int64_t *>(sixth.end());
   auto multiply = [](Matrix x, Matrix y, Matrix into) { inRows(into).noalias() = inRows(x) * inRows(y); };
   return decomposing(call, [&]() -> int32_t {
     for (int64_t batch = begin; batch < end; ++batch) {
       loadMatrix(operands[0], batch, a);
       double norm = 0;
       for (int64_t j = 0; j < n; ++j) {
-        double sum = 0;
+        double total = 0;
         for (int64_t i = 0; i < n; ++i)
-          sum += std::fabs(a(i, j));
-        norm = sum > norm || sum != sum ? sum : norm;
+          total += std::fabs(a(i, j));
+        norm = total > norm || total != total ? total : norm;
       }
+      const Approximant &form = approximantFor(operands[0], norm);
       int squarings = 0;
-      if (norm > 5.371920351148152 && norm <= 1e300)
-        squarings = int(std::ceil(std::log2(norm / 5.371920351148152)));
+      if (norm > form.limit && norm <= 1e300)
+        squarings = int(std::ceil(std::log2(norm / form.limit)));
+      double scale = std::ldexp(1.0, -squarings);
       for (int64_t i = 0; i < count; ++i)
-        a.data[i] = std::ldexp(a.data[i], -squarings);
-      // Sums of the even and of the odd powers.
-      setIdentity(power);
-      for (int64_t i = 0; i < count; ++i)
-        even.data[i] = odd.data[i] = 0;
-      for (int p = 0; p <= 13; ++p) {
-        Matrix sum = p % 2 ? odd : even;
-        for (int64_t i = 0; i < count; ++i)
-          sum.data[i] += coefficients[p] * power.data[i];
-        multiply(power, a, next);
-        std::swap(power, next);
-      }
+        a.data[i] *= scale;
+      multiply(a, a, square);
+      if (form.degree > 3)
+        multiply(square, square, fourth);
+      if (form.degree > 5)
+        multiply(fourth, square, sixth);
+      // into = c[first] + c[first + 2] A^2 + ...; what lies beyond A^6 by a second sum of that form.
+      auto add = [&](int first, Matrix into) {
+        const double *c = form.coefficients + first;
+        int terms = std::min((form.degree - first) / 2, 3);
+        for (int64_t i = 0; i < count; ++i) {
+          double value = c[2] * square.data[i];
+          if (terms > 1)
+            value += c[4] * fourth.data[i];
+          if (terms > 2)
+            value += c[6] * sixth.data[i];
+          into.data[i] = value;
+        }
+      };
+      auto polynomial = [&](int first, Matrix into, Matrix high) {
+        add(first, into);
+        for (int64_t i = 0; i < n; ++i)
+          into(i, i) += form.coefficients[first];
+        if (form.degree < 13)
+          return;
+        add(first + 6, high);
+        inRows(into).noalias() += inRows(sixth) * inRows(high);
+      };
+      polynomial(1, sum, spare);
+      multiply(a, sum, spare); // the odd powers
+      polynomial(0, a, sum);   // the even ones
+      Matrix divisor = square, result = fourth, other = sixth;
       for (int64_t i = 0; i < count; ++i) {
-        spare.data[i] = even.data[i] - odd.data[i];
-        even.data[i] += odd.data[i];
+        divisor.data[i] = a.data[i] - spare.data[i];
+        result.data[i] = a.data[i] + spare.data[i];
       }
-      decompose(spare, pivots);
+      decompose(divisor, pivots);
       for (int64_t i = 0; i < n; ++i)
-        swapRows(even, i, pivots[i]);
-      solveTriangle(spare, even, /*upper=*/false, /*unit=*/true);
-      solveTriangle(spare, even, /*upper=*/true, /*unit=*/false);
+        swapRows(result, i, pivots[i]);
+      solveTriangle(divisor, result, /*upper=*/false, /*unit=*/true);
+      solveTriangle(divisor, result, /*upper=*/true, /*unit=*/false);
       for (int i = 0; i < squarings; ++i) {
-        multiply(even, even, spare);
-        std::swap(even, spare);
+        multiply(result, result, other);
+        std::swap(result, other);
       }
-      storeMatrix(operands[1], batch, even);
+      storeMatrix(operands[1], batch, result);
     }
     return DISC_OK;
   });

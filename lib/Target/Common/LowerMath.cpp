@@ -10,11 +10,11 @@
 //   1 + erf, 1 + tanh 2 units of the last place of 1 · pow 0.6, in f64 inside
 //   sin, cos 1.1 · tan 3 · atan, atan2, asin, acos 2.5 · sinh, cosh 2.5 · atanh 3 · remainders are exact
 // All handle infinities, NaN and denormals. Arguments of sin, cos and tan from 12000 on, and quotients from 2^22 on, go
-// to libm, as do the other functions, and f64, per lane; but for pow of vectors of f64, which is expanded where there
-// is fma: 1 ulp. f16 is computed in f32; so is bf16, whose conversions become integer arithmetic: the compiler's own
-// would call library helpers.
+// to libm, as do the other functions, per lane. f64 is expanded in vectors, where there is fma; one number of f64 is
+// what libm is best at. f16 is computed in f32; so is bf16, whose conversions become integer arithmetic: the compiler's
+// own would call library helpers.
 //
-// In a gpu.module there is no libm: everything is expanded, f64 too. Largest errors of f64 there, in ulp:
+// In a gpu.module there is no libm: everything is expanded. Largest errors of f64, in ulp:
 //   exp, exp2 1 · expm1 2 · erf 1.5 · log, log2, log10 1.5 · log1p, tanh 2.5 · erfc, sinh, cosh, atanh 4 · pow 1
 //   sin, cos 1 · tan 3 · atan, atan2, asin, acos 2.5 · asinh, acosh 4
 // and of f32: asinh, acosh 4 (test/python/unit/test_device_math.py).
@@ -63,10 +63,19 @@ static bool onNvidia(Operation *op) {
   return module && module->hasAttr(approximateAttr);
 }
 
+static bool targetHasFma(ModuleOp module) { return disc::TargetAttr::of(module).getFma(); }
+
+/// Whether functions of f64 are expanded, which needs exact products. One number of f64 is what libm is best at.
+static bool expandsF64(Operation *op) {
+  if (onDevice(op))
+    return true;
+  return isa<VectorType>(op->getResult(0).getType()) && targetHasFma(op->getParentOfType<ModuleOp>());
+}
+
 /// An emitter of functions of this type where they are to be expanded; else null.
 static std::unique_ptr<MathEmitter> emitterFor(Operation *op, PatternRewriter &rewriter) {
   Type type = op->getResult(0).getType(), element = getElementTypeOrSelf(type);
-  if (element.isF32() || (element.isF64() && onDevice(op)))
+  if (element.isF32() || (element.isF64() && expandsF64(op)))
     return MathEmitter::create(rewriter, op->getLoc(), type, onNvidia(op));
   return nullptr;
 }
@@ -194,17 +203,14 @@ struct ExpandAtan2 : OpRewritePattern<math::Atan2Op> {
 };
 
 struct ExpandPow : OpRewritePattern<math::PowFOp> {
-  ExpandPow(MLIRContext *context, bool hasFma) : OpRewritePattern(context), hasFma(hasFma) {}
+  using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(math::PowFOp op, PatternRewriter &rewriter) const override {
-    std::unique_ptr<MathEmitter> f = MathEmitter::create(rewriter, op.getLoc(), op.getType());
-    // f64 needs exact products. One number of f64 is what libm is best at.
-    bool isWide = getElementTypeOrSelf(op.getType()).isF64();
-    if (!f || (isWide && !onDevice(op) && !(hasFma && isa<VectorType>(op.getType()))))
+    std::unique_ptr<MathEmitter> f = emitterFor(op, rewriter);
+    if (!f)
       return rewriter.notifyMatchFailure(op, "left to libm");
     rewriter.replaceOp(op, f->pow(op.getLhs(), op.getRhs()));
     return success();
   }
-  bool hasFma;
 };
 
 /// rsqrt is rare enough in inner loops to be done exactly: 1 / sqrt.
@@ -340,8 +346,6 @@ template <typename Op, arith::CmpFPredicate predicate> struct ExpandExtreme : Op
   }
 };
 
-bool targetHasFma(ModuleOp module) { return disc::TargetAttr::of(module).getFma(); }
-
 bool targetIsArm32(ModuleOp module) { return disc::TargetAttr::of(module).getTriple().starts_with("arm"); }
 
 struct LowerMath : disc::impl::LowerMathBase<LowerMath> {
@@ -404,8 +408,7 @@ struct LowerMath : disc::impl::LowerMathBase<LowerMath> {
     patterns.add<ExpandTrig<math::SinOp>>(context, [](M &f, const M::Reduced &x) { return f.sin(x); }, /*isOdd=*/true);
     patterns.add<ExpandTrig<math::CosOp>>(context, [](M &f, const M::Reduced &x) { return f.cos(x); });
     patterns.add<ExpandTrig<math::TanOp>>(context, [](M &f, const M::Reduced &x) { return f.tan(x); }, /*isOdd=*/true);
-    patterns.add<ExpandAtan2>(context);
-    patterns.add<ExpandPow>(context, hasFma);
+    patterns.add<ExpandAtan2, ExpandPow>(context);
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       return signalPassFailure();
     getOperation().walk([&](gpu::GPUModuleOp module) { module->removeAttr(approximateAttr); });

@@ -46,7 +46,7 @@ from .facts import forgetting_counts
 from .function_transforms import NeedsGradients, check_same, recorded_below
 from .higher_order import flattened
 from .locations import is_user_file, is_user_line, source_of_error, source_of_trace, user_frames, warn
-from .model_errors import model_error, raise_failure
+from .model_errors import message_of, model_error, raise_failure
 from .older_torch import traces_as_the_newest
 from .proving import is_proved, places_of_symbols, proved_by_trying
 from .readable import readable, requirement
@@ -362,7 +362,7 @@ def _is_the_models(error: BaseException) -> bool:
 def _failure(error: BaseException) -> errors.CompileError:
     if isinstance(error, errors.CompileError):
         return error
-    text = str(error).split(_ADVICE)[0].rstrip() or type(error).__name__
+    text = message_of(error)
     source = source_of_error(error)
     if _TRACED_CONSTANT in text:
         return errors.ControlFlowError(

@@ -42,16 +42,23 @@ _NO_ATTRIBUTE = re.compile(r"'(\w+)' object has no attribute '(\w+)'")
 
 _NUMPY = ".numpy() is not supported"
 _ADVICE = "call the model with these arguments, without disc, to see the whole traceback"
+# What PyTorch appends to messages: where its C++ code raised them, how to log more, how to change PyTorch's own code.
+_APPENDED = re.compile(
+    r"\s*(?:The error above occurred when calling torch\.export|Exception raised from \S+ at |The following call raised"
+    r" this error:|Caused by: \(|For more information, run with TORCH_LOGS|consider using data-dependent friendly APIs)"
+)
+
+
+def message_of(error: BaseException) -> str:
+    """The message of an error of PyTorch's, without what PyTorch appends."""
+    return _APPENDED.split(str(error), maxsplit=1)[0].strip() or type(error).__name__
 
 
 def model_error(error: BaseException) -> errors.ModelError | None:
     """What to raise for an exception that the model's code raised by itself; None if PyTorch's tracing is behind it."""
     if not isinstance(error, _PLAIN) or isinstance(error, (*_TRACING, errors.CompileError)):
         return None
-    text = (
-        (str(error).strip() or "no message").partition("The error above occurred when calling torch.export")[0].strip()
-    )
-    text = _of_users_class(text)
+    text = _of_users_class(message_of(error) if str(error).strip() else "no message")
     source = source_of_error(error) or _layer_line(error)
     if source is None or any(word in text for word in _OF_TRACING):
         return None

@@ -304,3 +304,49 @@ def test_an_adaptive_pool_that_keeps_a_size() -> None:
 
     with pytest.raises(disc.CompileError, match="fixes it"):
         disc.compile(Fn(places), calls[0], dynamic_shapes=((dims,),))
+
+
+def test_a_sum_with_zero_has_the_sign_of_the_sum() -> None:
+    """x + 0.0 was x, and atan2 of it -pi for pi."""
+
+    def fn(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.signbit(x + 0.0), torch.atan2(x * y + 0, y), torch.signbit(x + -0.0), torch.signbit(0 + x), x + 0.0
+
+    x, y = torch.tensor([0.0, -0.0, 0.0, -0.0, 1.0]), torch.tensor([-1.0, -1.0, 1.0, 1.0, -0.0])
+    compare(fn, x, y, dynamic=[{0: N}, {0: N}], calls=[(x, y), (x[1:3], y[1:3])])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_ldexp_by_integers_is_exact(dtype: torch.dtype) -> None:
+    """2 to the exponent may not be a number where the result is one, or is 0. PyTorch multiplies by a float power."""
+
+    def fn(x: torch.Tensor, e: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.ldexp(x, e), torch.ldexp(x[:, None], e[:5].short()), torch.ldexp(x, (e % 8).to(torch.float32))
+
+    info = torch.finfo(dtype)
+    tiny = info.smallest_normal * info.eps
+    values = torch.tensor([0.0, -0.0, torch.inf, torch.nan, 1.0, -1.5, tiny, 3 * tiny, info.tiny, info.max, 0.7])
+    exponents = torch.tensor([0, 1, -1, 20, -20, 130, -130, 149, -150, 270, -276, 900, -900, 1073, -1074, 2000, -2090])
+    x, e = values.to(dtype).repeat_interleave(len(exponents)), exponents.repeat(len(values))
+    compare(fn, x, e, dynamic=[{0: N}, {0: N}], calls=[(x, e), (x, e.sign() * 2**30), (x[:7], e[:7])])
+    compare(fn, x, e.int(), dynamic=[{0: N}, {0: N}], calls=[(x, e.int()), (x * 0.3, e.int())])
+
+
+def test_moments_of_infinities() -> None:
+    def fn(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.var_mean(x, 1)[1], torch.std_mean(x, 1, correction=0)[1]
+
+    x = torch.tensor([[1.0, torch.inf, 3.0], [-torch.inf, 0.0, 2.0], [torch.inf, -torch.inf, 1.0], [1.0, 2.0, 4.0]])
+    model = disc.compile(Fn(fn), (x,), dynamic_shapes=(({0: N, 1: Dim("m", min=1)},),))
+    # Eager PyTorch has NaN at some lengths and infinities at others.
+    for got in model(x):
+        torch.testing.assert_close(got, x.mean(1), equal_nan=True)
+
+
+def test_layer_norm_of_equal_numbers_is_zero() -> None:
+    """Rounded, their mean differed from them, and 1 / sqrt(eps) made 5e-4 of that."""
+    x = torch.randn(64, 1)
+    dims = ({0: N, 1: Dim("m", min=1)},)
+    model = disc.compile(Fn(lambda x: F.layer_norm(x, x.shape[1:])), (x.repeat(1, 12),), dynamic_shapes=(dims,))
+    for length in (1, 3, 7, 12, 33, 100, 513):
+        assert not model((1000 * x).repeat(1, length)).any()

@@ -748,3 +748,21 @@ def test_an_extent_that_is_negative_where_its_branch_is_not_taken():
     for left, right in ((3, 100), (100, 3), (1, 1), (3, 100_000), (257, 1), (1, 17)):
         q, k = torch.randn(left).double(), torch.randn(right).double()
         torch.testing.assert_close(model(q, k), fn(q, k))
+
+
+def test_positions_that_are_sequences_of_tensors():
+    """PyTorch asks for the values of their elements: ``rows, columns = zip(*pairs); mask[rows, columns] = 0``."""
+
+    def fn(x: Tensor, pairs: Tensor) -> tuple[Tensor, ...]:
+        rows, columns = zip(*pairs, strict=True)
+        marked = x.clone()
+        marked[rows, columns] = 7
+        return marked, x[rows, [*columns]] * 2, x[:, [pairs[0, 0], 1, -pairs[1, 1]]], x[(rows[0], 2), 1:]
+
+    model = disc.compile(
+        fn, (torch.randn(5, 4), torch.zeros(3, 2, dtype=torch.int64)), dynamic_shapes=({0: Dim("n", min=4)}, None)
+    )
+    for n in (5, 4, 9):
+        given = torch.randn(n, 4), torch.randint(0, 4, (3, 2))
+        for got, want in zip(model(*given), fn(*given), strict=True):
+            assert torch.equal(got, want)

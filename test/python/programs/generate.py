@@ -257,8 +257,8 @@ class Generator:
 
     def _flow(self) -> Step | None:
         a, b = self._first(), self.rng.choice(self.pool)
-        if a is None:
-            return None
+        if a is None or a.tensors[0].dtype == torch.bool:
+            return None  # Bools become ints on one side of a branch: a dtype that data chooses, which DISC refuses.
         condition = self._text(self.rng.choice(control_flow.CONDITIONS).replace("{b}", "{a}"), b, Template("{a}"))
         self.count += 1
         result = f"v{self.count}"

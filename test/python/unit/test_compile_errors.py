@@ -11,6 +11,7 @@ from torch.export import AdditionalInputs, Dim, ShapesCollection
 import disc
 from disc import errors
 from disc.frontend import lowers
+from disc.frontend.model_errors import message_of
 from disc.frontend.registry import _RULES
 
 
@@ -271,3 +272,18 @@ def test_parameters_without_values():
 def test_an_empty_list_of_examples():
     with pytest.raises(ValueError, match="examples: the list is empty; expected one example or more"):
         disc.compile(torch.nn.ReLU(), examples=[])
+
+
+@pytest.mark.parametrize(
+    "appended",
+    [
+        "\nException raised from throw_it at /c10/TensorImpl.cpp:340 (most recent call first):\nframe #0: f",
+        "  (Size-like symbols: none)\n\nconsider using data-dependent friendly APIs such as a.\nCaused by: (a)",
+        "\nCaused by: (proving.py:287 in evaluate_expr)\nFor more information, run with TORCH_LOGS=dynamic",
+        "\n\nThe error above occurred when calling torch.export.export. If you would like",
+    ],
+)
+def test_what_pytorch_appends_to_messages_is_left_out(appended):
+    text = message_of(RuntimeError("Cannot call numel() here" + appended))
+    assert text.startswith("Cannot call numel() here") and "\n" not in text
+    assert message_of(KeyError()) == "KeyError"

@@ -18,7 +18,7 @@ from ... import errors
 from ...caches import is_cache
 from ...torch_compat import pytree
 from ..locations import is_layer_file, is_user_file
-from ..model_errors import model_error
+from ..model_errors import message_of, model_error
 from ..scripted import unwrapped
 from . import choice, dynamic, operators, texts, values
 from .builtin import variant
@@ -227,7 +227,7 @@ class Converter:
                 " give it one before",
                 source,
             )
-        text = str(error) or type(error).__name__
+        text = message_of(error)
         hidden = [f for f in _frames(error) if _is_hidden(f)]
         if why:
             text = f"{why[-1].reason}; {why[-1].suggestion}\n  ({text})"

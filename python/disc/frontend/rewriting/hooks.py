@@ -163,10 +163,11 @@ def _only_slices(items: list[Any]) -> bool:
 def _with_tensors(index: Any) -> Any:
     """An index with tensors in the place of lists of which a number is dynamic: PyTorch would take the example's.
 
-    The bounds of slices that may be None, or may have no value, are what they are where they have one.
+    So are tuples and lists with tensors as numbers, of which PyTorch asks for the values. The bounds of slices that may
+    be None, or may have no value, are what they are where they have one.
     """
     if isinstance(index, tuple):
-        return tuple(_with_tensors(item) if isinstance(item, (list, slice)) else item for item in index)
+        return tuple(_indices(item) if _is_dynamic_sequence(item) else _with_tensors(item) for item in index)
     if isinstance(index, slice):
         bounds = index.start, index.stop, index.step
         optional = any(isinstance(x, OptionalValue) for x in bounds)
@@ -174,6 +175,14 @@ def _with_tensors(index: Any) -> Any:
     # PyTorch takes a list of lists for a tuple, and warns.
     nested = isinstance(index, list) and any(isinstance(item, list) for item in index)
     return _indices(index) if _is_dynamic_list(index) and not nested else index
+
+
+def _is_dynamic_sequence(item: Any) -> bool:
+    """Whether an element of an index is a sequence of numbers of which tensors represent some."""
+    numbers = pytree.tree_leaves(item) if isinstance(item, (list, tuple)) else ()
+    whole = {torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8}
+    known = all(n.dtype in whole if isinstance(n, Tensor) else isinstance(n, (int, torch.SymInt)) for n in numbers)
+    return known and any(isinstance(n, Tensor) and _is_number(n) for n in numbers)
 
 
 def _is_dynamic_list(index: Any) -> bool:
@@ -184,7 +193,7 @@ def _is_dynamic_list(index: Any) -> bool:
 
 def _indices(numbers: Any) -> Tensor:
     """``torch.tensor(numbers)`` of a list of integers, or of such lists."""
-    if isinstance(numbers, list):
+    if isinstance(numbers, (list, tuple)):
         return torch.stack([_indices(n) for n in numbers])
     return number_tensor(numbers, torch.int64)
 

@@ -104,8 +104,30 @@ def frexp(b: Builder, x: Tensor) -> tuple[Tensor, Tensor]:
 
 @lowers("torch.aten.ldexp")
 def ldexp(b: Builder, x: Tensor, exponent: Input) -> Tensor:
-    """x * 2^exponent, as PyTorch computes it: by a power and a product."""
-    return b.elementwise(b.out.dtype, [x, number(exponent)], lambda x, e: x * scalar.unary("exp2", e))
+    """x * 2^exponent: exact where a float is scaled by an integer, else by a power and a product, like PyTorch."""
+    exponent = number(exponent)
+    if not dtypes.is_float(x.dtype) or not isinstance(exponent, Tensor) or dtypes.is_float(exponent.dtype):
+        return b.elementwise(b.out.dtype, [x, exponent], lambda x, e: x * scalar.unary("exp2", e))
+    compute = dtypes.opmath(x.dtype)
+    return b.map(b.out.dtype, [x, exponent], lambda x, e: _scaled(x.to(compute), e.to(torch.int64)))
+
+
+def _scaled(x: Elem, exponent: Elem) -> Elem:
+    """x * 2^exponent in three steps, each by a power that is a normal number; at most one of them rounds.
+
+    A step down before the last one leaves all bits to a number that does not end as 0.
+    """
+    fraction, bias = _LAYOUT[x.dtype]
+    least, most, down = 1 - bias, bias, fraction + 2 - bias
+    rest = scalar.maximum(scalar.minimum(exponent, 3 * bias), -3 * bias).to(_INTEGERS[x.dtype])
+    for last in (False, False, True):
+        if last:
+            step = scalar.maximum(scalar.minimum(rest, most), least)
+        else:
+            step = scalar.select(rest > most, rest.like(most), scalar.select(rest < least, rest.like(down), 0))
+        x = x * of_bits(_shift(step + bias, step.like(fraction), arith.ShLIOp), x.dtype)
+        rest = rest - step
+    return x
 
 
 @lowers("torch.aten.frac")

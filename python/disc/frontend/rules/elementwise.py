@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -23,10 +24,17 @@ def add(b: Builder, x: Input, y: Input, alpha: Number = 1) -> Tensor:
     """x + alpha * y."""
     y = number(y)
     if alpha == 1:
-        if isinstance(x, Tensor) and not isinstance(y, Tensor) and y == 0 and x.dtype == b.out.dtype:
+        if isinstance(x, Tensor) and x.dtype == b.out.dtype and _is_neutral(y, x.dtype):
             return x
         return b.elementwise(b.out.dtype, [x, y], lambda x, y: x + y)
     return b.elementwise(b.out.dtype, [x, y], lambda x, y: x + y * alpha)
+
+
+def _is_neutral(y: Input, dtype: torch.dtype) -> bool:
+    """Whether ``x + y`` is ``x`` for each ``x`` of the dtype: -0.0 + 0.0 is 0.0, another number if its sign is read."""
+    if isinstance(y, Tensor) or y != 0:
+        return False
+    return not dtypes.is_float(dtype) or math.copysign(1, y) < 0
 
 
 @lowers("torch.aten.sub")

@@ -14,7 +14,7 @@ from ..registry import lowers
 from ..scalar import Elem
 from ..values import Tensor, normalize_dim
 from .elementwise import convert
-from .reduction import centred_moments
+from .reduction import centred_moments, corrected_moments
 
 
 @lowers("torch.aten.softmax.int", "torch.aten._softmax", "torch.aten._safe_softmax")
@@ -108,7 +108,7 @@ def _layer_norm(
     compute = dtypes.opmath(x.dtype)
     axis = list(range(x.rank - count, x.rank))
     size = b.product([x.dims[i] for i in axis])
-    mean, squares = centred_moments(b, x, axis)
+    mean, squares = corrected_moments(b, x, axis)
     rstd = b.elementwise(compute, [squares], lambda s: scalar.rsqrt(s / scalar.from_extent(size, compute) + eps))
 
     def normalise(x: Elem, mean: Elem, rstd: Elem, *affine: Elem) -> Elem:

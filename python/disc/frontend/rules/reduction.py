@@ -91,17 +91,23 @@ def centred_moments(b: Builder, x: Tensor, reduced: list[int]) -> tuple[Tensor, 
     return mean, b.reduce([x, mean], reduced, compute, 0, add_square)
 
 
-def _corrected_moments(b: Builder, x: Tensor, reduced: list[int]) -> tuple[Tensor, Tensor]:
-    """The results of :func:`centred_moments` to more digits. Norms do not use it, like PyTorch's, and are faster.
+def corrected_moments(b: Builder, x: Tensor, reduced: list[int]) -> tuple[Tensor, Tensor]:
+    """The results of :func:`centred_moments` to more digits; the mean of equal numbers is that number.
 
     The rounded mean of large numbers is far from the true one, in terms of their spread. The second pass sums the
     differences as well: their mean corrects the mean, and its square what the sum of the squares has too much.
+    PyTorch's norms of groups are not as exact, so that those here do without.
     """
     compute = dtypes.opmath(x.dtype)
     count = _count(b, x, reduced, compute)
     rough, squares = centred_moments(b, x, reduced)
     rest = b.reduce([x, rough], reduced, compute, 0, lambda acc, x, m: acc + (x.to(compute) - m))
-    average = b.elementwise(compute, [rough, rest, count], lambda m, r, n: m + r / n)
+
+    def average_of(m: Elem, r: Elem, n: Elem) -> Elem:
+        # An infinite mean differs from its own terms by NaN.
+        return scalar.select(scalar.absolute(m).eq(math.inf), m, m + r / n)
+
+    average = b.elementwise(compute, [rough, rest, count], average_of)
 
     def corrected(s: Elem, r: Elem, n: Elem) -> Elem:
         # Rounding may make the difference of two equal numbers negative; infinity stays.
@@ -114,7 +120,7 @@ def variance(b: Builder, x: Tensor, dims: Any, correction: Number, keepdim: bool
     """Mean and variance in the accumulation type."""
     reduced = axes(dims, x.rank)
     compute = dtypes.opmath(x.dtype)
-    average, squares = _corrected_moments(b, x, reduced)
+    average, squares = corrected_moments(b, x, reduced)
     count = _count(b, x, reduced, compute, correction)
     spread = b.elementwise(compute, [squares, count], lambda s, n: s / n)
     if keepdim:
