@@ -1,6 +1,6 @@
 //===- PlanDialect.cpp - the disc_plan dialect ----------------------------===//
 //
-// Verifiers carry the labels (P1)... of Plan.td; test/lit/Plan/invalid.mlir has one case for each.
+// Verifiers carry the labels (P1)... of Plan.td; test/lit/Plan/{invalid,buffers-invalid}.mlir have one case for each.
 //
 //===----------------------------------------------------------------------===//
 
