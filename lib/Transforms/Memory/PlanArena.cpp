@@ -76,6 +76,9 @@ private:
   void allocateOutputs(unsigned epoch);
   void allocateInSides(BranchOp branch, OpResult result, int64_t output);
   void selectPlan(const Part &part, ArrayRef<func::FuncOp> plans);
+  unsigned epochOf(GuardOp guard) const {
+    return steps.epochOf({guard.getLhs().getValue(), guard.getRhs().getValue()}, steps.step(guard));
+  }
   void moveGuards(Block &block, unsigned first, unsigned last);
   void markLastUses();
 
@@ -220,7 +223,7 @@ void FunctionArena::selectPlan(const Part &part, ArrayRef<func::FuncOp> plans) {
 /// Moves the guards of a block on symbols that have values between these epochs to the insertion point.
 void FunctionArena::moveGuards(Block &block, unsigned first, unsigned last) {
   for (GuardOp guard : llvm::make_early_inc_range(block.getOps<GuardOp>())) {
-    unsigned epoch = steps.epochOf({guard.getLhs().getValue(), guard.getRhs().getValue()}, steps.step(guard));
+    unsigned epoch = epochOf(guard);
     if (epoch < first || epoch > last)
       continue;
     if (b.getInsertionPoint() != Block::iterator(guard))
@@ -268,12 +271,13 @@ LogicalResult FunctionArena::run(ArrayRef<func::FuncOp> plans) {
     allocateTemporaries(layOut(epoch), epoch);
   };
 
-  b.setInsertionPointToStart(&flow);
   if (func->hasAttr(kPlanOf)) {
     for (GuardOp guard : llvm::make_early_inc_range(flow.getOps<GuardOp>()))
-      if (steps.epochOf({guard.getLhs().getValue(), guard.getRhs().getValue()}, steps.step(guard)) == 0)
+      if (epochOf(guard) == 0)
         guard.erase();
+    b.setInsertionPointToStart(&flow);
   } else {
+    b.setInsertionPointToStart(&flow);
     moveGuards(flow, 0, 0);
   }
   if (func.getName() == "main") {

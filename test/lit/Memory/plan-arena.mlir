@@ -74,3 +74,29 @@ func.func @main(%x: tensor<?xf32> {disc_shape.dims = #s}) -> tensor<?xf32> {
   %y = disc_plan.call @take(%a) result_dims [#u] : (tensor<?xf32>) -> tensor<?xf32>
   return %y : tensor<?xf32>
 }
+
+// -----
+
+// A plan for less memory begins with its memory: the entry has checked the guard.
+// CHECK: func.func private @main.plan1
+// CHECK-NOT: disc_shape.guard
+// CHECK: disc_plan.allocate_output 0 dims <[S]>
+// CHECK-NEXT: disc_plan.call @k
+disc_shape.symbol @S min 1 max 64
+disc_shape.symbol @T min 1 max 64
+#s = #disc_shape.dims<[S]>
+#dense = #disc_plan.layout<<0>, <[1]>>
+disc_plan.kernel_func loop @k attributes {symbols = ["S"], arg_dims = [#s], layouts = [#dense, #dense]} {
+^bb0(%p: tensor<?xf32>):
+  disc_plan.yield %p : tensor<?xf32>
+}
+func.func @main(%x: tensor<?xf32> {disc_shape.dims = #s}, %z: tensor<?xf32> {disc_shape.dims = #disc_shape.dims<[T]>}) -> tensor<?xf32> {
+  disc_shape.guard <T> le <S>
+  %y = disc_plan.call @k(%x) result_dims [#s] : (tensor<?xf32>) -> tensor<?xf32>
+  return %y : tensor<?xf32>
+}
+func.func private @main.plan1(%x: tensor<?xf32> {disc_shape.dims = #s}, %z: tensor<?xf32> {disc_shape.dims = #disc_shape.dims<[T]>}) -> tensor<?xf32> attributes {disc_plan.plan_of = @main} {
+  disc_shape.guard <T> le <S>
+  %y = disc_plan.call @k(%x) result_dims [#s] : (tensor<?xf32>) -> tensor<?xf32>
+  return %y : tensor<?xf32>
+}
