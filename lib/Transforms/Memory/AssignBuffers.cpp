@@ -66,6 +66,7 @@ private:
   void assignKernel(CallOp kernel);
   void copyYielded(BranchOp branch);
   void writeBuffers();
+  void insertCopies();
 
   bool isOwned(Value base, Value operand) const;
   bool isComputedIn(Value base, Block *block) const;
@@ -75,8 +76,6 @@ private:
   BufferAttr buffer(BufferKind kind, int64_t number = -1) { return BufferAttr::get(b.getContext(), kind, number); }
   unsigned addTemporary(Value value, const SymExpr &bytes, int64_t lastUse);
   SymExpr aligned(const SymExpr &bytes) { return ArenaPlanner::align(bytes, shapes); }
-  /// Replaces an operand of `user` by a copy of it.
-  void copy(OpOperand &operand, BufferAttr target, ArrayRef<SymExpr> dims);
 
   func::FuncOp func;
   Block &body;
@@ -86,8 +85,8 @@ private:
   OpBuilder b;
 
   llvm::DenseMap<Value, BufferAttr> buffers;
-  llvm::DenseMap<Value, Value>
-      pushedDown; // values of a branch's sides, to the result in whose buffer they are computed
+  /// Values of a branch's sides, to the result in whose buffer they are computed.
+  llvm::DenseMap<Value, Value> pushedDown;
   llvm::SmallDenseSet<Value> returned;
   llvm::SmallDenseSet<Value> inPlaceCarried; // results of loops that iterations write in place
   unsigned slots = 0;
@@ -316,11 +315,14 @@ void BufferAssignment::assignLoopResults(LoopOp loop) {
 /// A result whose extents the procedure computes comes in a slot, and is copied to where it must be.
 void BufferAssignment::assignInvocation(InvokeOp invoke) {
   for (OpResult result : invoke->getResults()) {
-    if (!InvokeOp::isOpen(invoke.getCalleeOp(), result.getResultNumber()))
-      continue;
-    if (BufferAttr target = buffers.lookup(result))
-      copiedResults.push_back({result, target});
-    buffers[result] = buffer(BufferKind::Slot, slots++);
+    BufferAttr target = buffers.lookup(result);
+    if (InvokeOp::isOpen(invoke.getCalleeOp(), result.getResultNumber())) {
+      if (target)
+        copiedResults.push_back({result, target});
+      buffers[result] = buffer(BufferKind::Slot, slots++);
+    } else if (!target) {
+      addTemporary(result, aligned(tensorBytes(result, shapes)), steps.lastUse(result));
+    }
   }
 }
 
@@ -389,42 +391,7 @@ void BufferAssignment::writeBuffers() {
   func->setAttr(PlanDialect::getTemporariesAttrName(), DimsAttr::get(b.getContext(), bytes));
 }
 
-LogicalResult BufferAssignment::run() {
-  SmallVector<Operation *> order;
-  func.walk<WalkOrder::PreOrder>([&](Operation *op) { order.push_back(op); });
-  auto forEach = [&](auto function) {
-    for (Operation *op : order)
-      function(op);
-  };
-  for (auto [i, operand] : llvm::enumerate(body.getTerminator()->getOperands()))
-    if (!updatedBy(func, i))
-      returned.insert(viewBase(operand));
-  if (failed(assignUpdates()) || failed(assignOutputs()) || failed(assignGlobals()))
-    return failure();
-  for (Operation *op : order)
-    if (auto loop = dyn_cast<LoopOp>(op); loop && failed(assignIterations(loop)))
-      return failure();
-  forEach([&](Operation *op) {
-    if (auto loop = dyn_cast<LoopOp>(op))
-      assignLoopResults(loop);
-  });
-  forEach([&](Operation *op) {
-    if (auto invoke = dyn_cast<InvokeOp>(op)) {
-      assignInvocation(invoke);
-      for (Value result : invoke.getOutputs())
-        if (!buffers.contains(result))
-          addTemporary(result, aligned(tensorBytes(result, shapes)), steps.lastUse(result));
-    }
-  });
-  forEach([&](Operation *op) {
-    if (auto kernel = dyn_cast<CallOp>(op))
-      assignKernel(kernel);
-  });
-  forEach([&](Operation *op) {
-    if (auto branch = dyn_cast<BranchOp>(op))
-      copyYielded(branch);
-  });
-  writeBuffers();
+void BufferAssignment::insertCopies() {
   auto copyOf = [&](Location loc, Value value, BufferAttr target, ArrayRef<SymExpr> dims) {
     return CopyTensorOp::create(b, loc, value.getType(), value, target, DimsAttr::get(b.getContext(), dims));
   };
@@ -439,6 +406,25 @@ LogicalResult BufferAssignment::run() {
     auto copied = copyOf(result.getOwner()->getLoc(), result, target, shapes.dims(result));
     result.replaceAllUsesExcept(copied, copied);
   }
+}
+
+LogicalResult BufferAssignment::run() {
+  for (auto [i, operand] : llvm::enumerate(body.getTerminator()->getOperands()))
+    if (!updatedBy(func, i))
+      returned.insert(viewBase(operand));
+  if (failed(assignUpdates()) || failed(assignOutputs()) || failed(assignGlobals()))
+    return failure();
+  // What outer loops decide for the tensors of an iteration, inner ones keep.
+  WalkResult iterations = func.walk<WalkOrder::PreOrder>(
+      [&](LoopOp loop) { return failed(assignIterations(loop)) ? WalkResult::interrupt() : WalkResult::advance(); });
+  if (iterations.wasInterrupted())
+    return failure();
+  func.walk<WalkOrder::PreOrder>([&](LoopOp loop) { assignLoopResults(loop); });
+  func.walk<WalkOrder::PreOrder>([&](InvokeOp invoke) { assignInvocation(invoke); });
+  func.walk<WalkOrder::PreOrder>([&](CallOp kernel) { assignKernel(kernel); });
+  func.walk<WalkOrder::PreOrder>([&](BranchOp branch) { copyYielded(branch); });
+  writeBuffers();
+  insertCopies();
   return success();
 }
 
