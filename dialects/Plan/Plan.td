@@ -34,7 +34,13 @@ def Plan_Dialect : Dialect {
 
     (P18) these attributes have the types `claim` and `refusal` (lists), `claim` and i64; numbers of matches and
     groups are from 0 to 2^32 - 1.
+
+    `disc_plan.buffers`, `disc_plan.temporaries` and `disc_plan.last_uses` say where the tensors of the host flow are
+    stored; see the attribute `buffer`. The last one is for sanitized models: the temporaries that nothing reads after
+    the call.
   }];
+  // Attributes of the shape dialect are parameters, which may be written without its name.
+  let dependentDialects = ["::mlir::disc::ShapeDialect"];
   let useDefaultAttributePrinterParser = 1;
   let hasOperationAttrVerify = 1;
   let extraClassDeclaration = [{
@@ -42,6 +48,9 @@ def Plan_Dialect : Dialect {
     static constexpr llvm::StringLiteral getRefusalsAttrName() { return "disc_plan.refusals"; }
     static constexpr llvm::StringLiteral getOwnerAttrName() { return "disc_plan.owner"; }
     static constexpr llvm::StringLiteral getGroupAttrName() { return "disc_plan.group"; }
+    static constexpr llvm::StringLiteral getBuffersAttrName() { return "disc_plan.buffers"; }
+    static constexpr llvm::StringLiteral getTemporariesAttrName() { return "disc_plan.temporaries"; }
+    static constexpr llvm::StringLiteral getLastUsesAttrName() { return "disc_plan.last_uses"; }
 
     /// Registers a kind of kernel, by its word.
     void addKind(KernelKind kind) { kinds.push_back(kind); }
@@ -148,6 +157,8 @@ defvar KernelDecisions = (ins
     OptionalAttr<Plan_Expr>:$tasks,
     OptionalAttr<Plan_Expr>:$scratch,
     OptionalAttr<Plan_Expr>:$cost);
+
+include "dialects/Plan/Buffers.td"
 
 def Plan_KernelOp : Plan_Op<"kernel", [
     IsolatedFromAbove, Pure, SingleBlock,

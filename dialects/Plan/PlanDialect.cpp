@@ -1,12 +1,13 @@
 //===- PlanDialect.cpp - the disc_plan dialect ----------------------------===//
 //
-// Verifiers carry the labels (P1)... of Plan.td; test/lit/Plan/invalid.mlir has one case for each.
+// Verifiers carry the labels (P1)... of Plan.td; test/lit/Plan/{invalid,buffers-invalid}.mlir have one case for each.
 //
 //===----------------------------------------------------------------------===//
 
 #include "dialects/Plan/PlanDialect.h"
 
 #include "dialects/Plan/Schedule.h"
+#include "dialects/Rt/RtDialect.h"
 #include "dialects/Tensor/TensorDialect.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -37,6 +38,8 @@ static void printKind(OpAsmPrinter &printer, Operation *op, KernelKind kind) {
 }
 
 #include "dialects/Plan/KernelKind.cpp.inc"
+#include "dialects/Plan/PlanEnums.cpp.inc"
+
 #include "dialects/Plan/PlanDialect.cpp.inc"
 
 #define GET_ATTRDEF_CLASSES
@@ -112,7 +115,7 @@ static LogicalResult verifyClaims(Operation *op, NamedAttribute attr) {
 }
 
 LogicalResult PlanDialect::verifyOperationAttribute(Operation *op, NamedAttribute attr) {
-  if (failed(verifyClaims(op, attr)))
+  if (failed(verifyClaims(op, attr)) || failed(verifyBuffers(op, attr)))
     return failure();
   if (attr.getName() == TargetAttr::attrName && !isa<TargetAttr>(attr.getValue()))
     return op->emitOpError() << "'" << TargetAttr::attrName << "' must be a target (P10)";
@@ -254,6 +257,20 @@ std::optional<SmallVector<SymExpr>> KernelFuncOp::getRegionArgDims(BlockArgument
 
 SmallVector<SymExpr> CallOp::getResultDims(unsigned index, DimsQuery &) {
   return cast<DimsAttr>(getResultDimsAttr()[index]).getDims();
+}
+
+SmallVector<SymExpr> CopyTensorOp::getResultDims(unsigned, DimsQuery &) { return getDims().getDims(); }
+
+LogicalResult CopyTensorOp::verify() {
+  if (getInput().getType() != getOutput().getType() || !areDimsOf(getDims(), getOutput().getType()))
+    return emitOpError("does not have the type of its input, or extents that the type cannot have (P21)");
+  return verifyBuffer(*this, getBuffer(), 0);
+}
+
+LogicalResult ArenaPartOp::verify() {
+  size_t count = getTemporaries().size();
+  bool ok = getOffsets().size() == count && cast<ArenaPlanAttr>(getPlan()).getBytes().size() == count;
+  return ok ? success() : emitOpError("needs an offset and an entry of the plan for each temporary (P22)");
 }
 
 LogicalResult CallOp::verifySymbolUses(SymbolTableCollection &symbols) {

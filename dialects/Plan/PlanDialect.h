@@ -26,6 +26,8 @@ struct TargetDefaults {
 
 #include "dialects/Plan/PlanDialect.h.inc"
 
+#include "dialects/Plan/PlanEnums.h.inc"
+
 #include "dialects/Plan/ScheduleInterface.h.inc"
 
 #define GET_ATTRDEF_CLASSES
@@ -45,6 +47,15 @@ inline constexpr llvm::StringLiteral kPlanOf = "disc_plan.plan_of", kExtraCost =
                                      kFlowCost = "disc_plan.cost";
 /// Marks a step of a plan that runs again.
 inline constexpr llvm::StringLiteral kRunAgain = "disc_plan.again";
+
+/// Where a tensor of the host flow is stored, once `disc-memory-assign-buffers` has decided it: null for arguments,
+/// parameters and views.
+BufferAttr bufferOf(Value tensor);
+
+/// (P19) and (P20), of attributes of this dialect.
+LogicalResult verifyBuffers(Operation *op, NamedAttribute attr);
+/// (P20) for one result.
+LogicalResult verifyBuffer(Operation *op, BufferAttr buffer, unsigned result);
 
 /// True for the operations that may stand in a kernel's region.
 bool isKernelBodyOp(Operation *op);

@@ -113,9 +113,9 @@ class Options:
         plans = self.memory_plans
         if plans is None:
             plans = 0 if self.memory_budget is None else _PLANS
-        if plans and pipeline.has("disc-memory-plan-arena"):
+        if plans and pipeline.has("disc-memory-assign-buffers"):
             pipeline = pipeline.insert_pass_before(
-                "disc-memory-plan-arena", f"disc-memory-plan-budget{{plans={plans}}}"
+                "disc-memory-assign-buffers", f"disc-memory-plan-budget{{plans={plans}}}"
             )
         if self.sanitize:
             pipeline = self._sanitized(pipeline)
@@ -137,5 +137,6 @@ class Options:
                 f"sanitize=True is for CPUs, not for target {pipeline.target!r}; "
                 "the targets 'cuda-emulated' and 'rocm-emulated' check the kernels of GPUs"
             )
-        pipeline = pipeline.configure("disc-memory-plan-arena", "sanitize=true")
+        for name in ("disc-memory-plan-arena", "disc-memory-convert-to-rt"):
+            pipeline = pipeline.configure(name, "sanitize=true")
         return pipeline.insert_pass_before("disc-codegen-verify", "disc-cpu-check-accesses")

@@ -236,7 +236,9 @@ _CPU = Pipeline(
             (
                 "disc-memory-outline-kernels",
                 "disc-memory-hoist-updates",
+                "disc-memory-assign-buffers",
                 "disc-memory-plan-arena",
+                "disc-memory-convert-to-rt",
                 "disc-memory-check-sizes",
                 "disc-memory-verify",
             ),

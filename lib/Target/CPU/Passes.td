@@ -16,7 +16,7 @@ def CpuCheckAccesses : Pass<"disc-cpu-check-accesses", "::mlir::ModuleOp"> {
   let description = [{
     For `Options(sanitize=True)`. Runs last, on kernels in the LLVM dialect, so that every access is covered, whichever
     emitter it comes from: loads and stores, masked ones by their active lanes, gathers and scatters, block copies,
-    atomics, the views that functions of the runtime get. Launches must be checked ones (`disc-memory-plan-arena` with
+    atomics, the views that functions of the runtime get. Launches must be checked ones (`disc-memory-convert-to-rt` with
     `sanitize`). An operation that uses memory in another way is an error.
   }];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect"];

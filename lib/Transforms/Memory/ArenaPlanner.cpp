@@ -78,7 +78,7 @@ ArenaLayout::Order ArenaLayout::pack(ArrayRef<int64_t> sizes, ArrayRef<int64_t> 
   return order;
 }
 
-SymExpr ArenaPlanner::align(const SymExpr &bytes) {
+SymExpr ArenaPlanner::align(const SymExpr &bytes, const ShapeAnalysis &shapes) {
   if (shapes.divisible(bytes, alignment))
     return bytes;
   return SymExpr::ceilDiv(bytes, SymExpr(alignment)) * SymExpr(alignment);

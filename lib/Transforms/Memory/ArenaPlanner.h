@@ -59,7 +59,7 @@ public:
 
   /// Every offset is a multiple of this: a cache line, and the widest vector.
   static constexpr int64_t alignment = 64;
-  SymExpr align(const SymExpr &bytes);
+  static SymExpr align(const SymExpr &bytes, const ShapeAnalysis &shapes);
 
 private:
   SmallVector<SmallVector<int64_t>> sampleSizes(ArrayRef<Temporary> temporaries);

@@ -20,8 +20,8 @@
 
 #include "dialects/Plan/PlanDialect.h"
 #include "dialects/Rt/RtDialect.h"
-#include "lib/Transforms/Memory/EntryBuilder.h"
 #include "lib/Transforms/Memory/SizeBound.h"
+#include "lib/Transforms/Memory/TensorBytes.h"
 #include "lib/Transforms/Support/SourceLine.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"

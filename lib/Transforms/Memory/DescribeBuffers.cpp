@@ -11,7 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "lib/Transforms/Memory/EntryBuilder.h"
+#include "lib/Transforms/Memory/FlowLowering.h"
 
 #include "dialects/Tensor/TensorDialect.h"
 #include "lib/Transforms/Memory/Updates.h"
@@ -21,7 +21,7 @@ using namespace mlir;
 using namespace mlir::disc;
 
 /// What a report calls a buffer.
-std::string EntryBuilder::bufferName(Value base) {
+std::string FlowLowering::bufferName(Value base) {
   auto quoted = [](StringRef what, StringRef name) { return (what + " '" + name + "'").str(); };
   if (auto argument = dyn_cast<BlockArgument>(base)) {
     if (argument.getOwner() != &func.getBody().front())
@@ -39,29 +39,33 @@ std::string EntryBuilder::bufferName(Value base) {
     return quoted("parameter", parameter.getName());
   if (auto load = dyn_cast<GlobalLoadOp>(def))
     return quoted("packed weights", load.getGlobal());
-  for (auto [i, operand] : llvm::enumerate(func.getBody().front().getTerminator()->getOperands()))
-    if (!isProcedure && viewBase(operand) == base && buffers.lookup(base).getDefiningOp<OutputOp>()) {
+  if (BufferAttr buffer = bufferOf(base); !isProcedure && buffer && buffer.getKind() == BufferKind::Output) {
+    int64_t output = 0;
+    for (unsigned i = 0; i < func.getNumResults(); ++i) {
+      if (updatedBy(func, i) || output++ != buffer.getNumber())
+        continue;
       auto name = func.getResultAttrOfType<StringAttr>(i, ShapeDialect::getNameAttrName());
       return quoted("output", name ? name.getValue().str() : "output" + std::to_string(i));
     }
+  }
   std::string part = def->getNumResults() > 1 ? "result " + std::to_string(number) + " of " : "temporary ";
   if (auto kernel = dyn_cast<CallOp>(def))
     return part + "'" + kernel.getCallee().str() + "'";
   return isa<LoopOp>(def) ? "the result of a loop" : isa<BranchOp>(def) ? "the result of a branch" : "a temporary";
 }
 
-void EntryBuilder::describeBuffers(LaunchOp launch, CallOp kernel) {
+void FlowLowering::describeBuffers(LaunchOp launch, CallOp kernel) {
   SmallVector<SymExpr> bytes;
   SmallVector<Attribute> texts;
+  auto last = kernel->getAttrOfType<DenseI64ArrayAttr>(PlanDialect::getLastUsesAttrName());
   auto describe = [&](Value tensor, bool written) {
     Value base = viewBase(tensor);
     std::string flags = written ? "w" : "r";
-    if (auto found = storage.find(base); found != storage.end()) {
-      const ArenaPlanner::Temporary &temporary = temporaries[found->second];
+    if (BufferAttr buffer = bufferOf(base); buffer && buffer.getKind() == BufferKind::Temporary) {
       // Memory that loops carry or stack is larger than one tensor, and has no red zones of its own.
       if (isa<CallOp>(base.getDefiningOp()))
         flags += "s";
-      if (temporary.life.last == step.lookup(kernel))
+      if (last && llvm::is_contained(last.asArrayRef(), buffer.getNumber()))
         flags += "l";
     }
     bytes.push_back(bytesOf(base));

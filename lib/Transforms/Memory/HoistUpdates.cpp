@@ -25,7 +25,7 @@
 
 #include "dialects/Plan/PlanDialect.h"
 #include "dialects/Tensor/TensorDialect.h"
-#include "lib/Transforms/Memory/EntryBuilder.h"
+#include "lib/Transforms/Memory/TensorBytes.h"
 #include "lib/Transforms/Memory/Updates.h"
 #include "lib/Transforms/Support/ViewLayout.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -20,11 +20,23 @@ def PlanBudget : Pass<"disc-memory-plan-budget", "::mlir::ModuleOp"> {
   let options = [Option<"plans", "plans", "unsigned", /*default=*/"8", "the most plans that are added">];
 }
 
+def AssignBuffers : Pass<"disc-memory-assign-buffers", "::mlir::ModuleOp"> {
+  let summary = "Decides where each tensor of the host flow is stored, and inserts the copies that this needs";
+  let dependentDialects = ["::mlir::disc::PlanDialect"];
+}
+
 def PlanArena : Pass<"disc-memory-plan-arena", "::mlir::ModuleOp"> {
-  let summary = "Gives every tensor of the host flow its memory, and every symbol its value";
+  let summary = "Computes lifetimes and offsets of temporaries, and allocates memory where its size is known";
+  let dependentDialects = ["::mlir::disc::PlanDialect", "::mlir::disc::RtDialect", "::mlir::arith::ArithDialect"];
+  let options = [Option<"sanitize", "sanitize", "bool", /*default=*/"false",
+                        "red zones between temporaries, and last uses on launches">];
+}
+
+def ConvertToRt : Pass<"disc-memory-convert-to-rt", "::mlir::ModuleOp"> {
+  let summary = "Replaces functions of the host flow by entries and procedures over pointers";
   let dependentDialects = ["::mlir::disc::RtDialect", "::mlir::arith::ArithDialect"];
   let options = [Option<"sanitize", "sanitize", "bool", /*default=*/"false",
-                        "red zones between temporaries, and launches that tell the runtime what their buffers are">];
+                        "launches tell the runtime what their buffers are">];
 }
 
 def CheckSizes : Pass<"disc-memory-check-sizes", "::mlir::ModuleOp"> {

@@ -28,9 +28,10 @@
 
 #include "dialects/Plan/PlanDialect.h"
 #include "dialects/Tensor/TensorDialect.h"
-#include "lib/Transforms/Memory/EntryBuilder.h"
+#include "lib/Transforms/Memory/ArenaPlanner.h"
 #include "lib/Transforms/Memory/InPlace.h"
 #include "lib/Transforms/Memory/Recompute.h"
+#include "lib/Transforms/Memory/TensorBytes.h"
 #include "lib/Transforms/Memory/Updates.h"
 #include "lib/Transforms/Support/HostFlow.h"
 #include "lib/Transforms/Support/ViewLayout.h"

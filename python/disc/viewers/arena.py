@@ -15,7 +15,7 @@ from . import generic_ir
 if TYPE_CHECKING:
     from ..model import Model
 
-_STAGE, _PLAN = "memory", "disc-memory-plan-arena"
+_STAGE, _PLAN = "memory", "disc-memory-assign-buffers"
 
 
 class UnknownSizeError(ValueError):

@@ -1,4 +1,4 @@
-// RUN: disc-opt %s -disc-memory-plan-arena -disc-memory-verify | FileCheck %s
+// RUN: disc-opt %s -disc-memory-assign-buffers -disc-memory-plan-arena -disc-memory-convert-to-rt -disc-memory-verify | FileCheck %s
 
 // @relu reads and writes the same positions: its result takes the storage of an operand that dies. @transpose reads
 // others, @softmax's first pass reads all of a row before its last one writes it, @two has one operand for two results,

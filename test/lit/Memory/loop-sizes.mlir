@@ -1,4 +1,4 @@
-// RUN: disc-opt %s -disc-memory-plan-arena -disc-memory-verify -split-input-file | FileCheck %s
+// RUN: disc-opt %s -disc-memory-assign-buffers -disc-memory-plan-arena -disc-memory-convert-to-rt -disc-memory-verify -split-input-file | FileCheck %s
 
 // A temporary whose size depends on the step lies in a part of the arena that each step asks for.
 // CHECK: disc_rt.loop @i

@@ -1,4 +1,4 @@
-// RUN: disc-opt %s -disc-memory-plan-arena -disc-memory-verify | FileCheck %s
+// RUN: disc-opt %s -disc-memory-assign-buffers -disc-memory-plan-arena -disc-memory-convert-to-rt -disc-memory-verify | FileCheck %s
 
 // The first carried tensor lives in the rows of the stack, which is an output. The second is written when all have read
 // it: one buffer, into which the first one is copied. The body's temporary lives in the body.

@@ -1,4 +1,4 @@
-// RUN: disc-opt %s -disc-memory-plan-arena -disc-memory-verify | FileCheck %s
+// RUN: disc-opt %s -disc-memory-assign-buffers -disc-memory-plan-arena -disc-memory-convert-to-rt -disc-memory-verify | FileCheck %s
 
 // Loops of one count have one name for their index. A temporary whose size depends on it has memory in its own loop.
 // CHECK: disc_rt.entry @main

@@ -1,4 +1,4 @@
-// RUN: disc-opt %s -disc-memory-plan-arena -disc-memory-verify | FileCheck %s
+// RUN: disc-opt %s -disc-memory-assign-buffers -disc-memory-plan-arena -disc-memory-convert-to-rt -disc-memory-verify | FileCheck %s
 
 // The arena has room for both sides of a branch, and is laid out before the branch. Where S is less than 8 the first side
 // is not taken, and its temporary is empty instead of negative.

@@ -1,5 +1,5 @@
 // RUN: disc-opt %s -split-input-file -disc-memory-plan-budget | FileCheck %s
-// RUN: disc-opt %s -split-input-file -disc-memory-plan-budget -disc-memory-plan-arena -disc-memory-verify \
+// RUN: disc-opt %s -split-input-file -disc-memory-plan-budget -disc-memory-assign-buffers -disc-memory-plan-arena -disc-memory-convert-to-rt -disc-memory-verify \
 // RUN:   | FileCheck %s --check-prefix=ARENA
 
 // %a is needed at the end again, and the largest tensor is alive between: one plan computes %a a second time.

@@ -1,4 +1,4 @@
-// RUN: disc-opt %s -disc-memory-plan-arena -disc-memory-verify | FileCheck %s
+// RUN: disc-opt %s -disc-memory-assign-buffers -disc-memory-plan-arena -disc-memory-convert-to-rt -disc-memory-verify | FileCheck %s
 
 // A procedure takes pointers to its arguments and to memory for its results, and the values of its symbols. What it
 // needs for itself is its activation's.

@@ -1,5 +1,5 @@
-// RUN: disc-opt %s -disc-memory-plan-arena="sanitize=true" -disc-memory-verify | FileCheck %s
-// RUN: disc-opt %s -disc-memory-plan-arena -disc-memory-verify | FileCheck %s --check-prefix=OFF
+// RUN: disc-opt %s -disc-memory-assign-buffers -disc-memory-plan-arena="sanitize=true" -disc-memory-convert-to-rt="sanitize=true" -disc-memory-verify | FileCheck %s
+// RUN: disc-opt %s -disc-memory-assign-buffers -disc-memory-plan-arena -disc-memory-convert-to-rt -disc-memory-verify | FileCheck %s --check-prefix=OFF
 
 // %a is read twice, and takes memory of its own between two red zones of 128 bytes.
 // CHECK: disc_rt.sanitize %[[CALL:.*]]

@@ -1,4 +1,4 @@
-// RUN: disc-opt %s -split-input-file -disc-memory-plan-arena -verify-diagnostics
+// RUN: disc-opt %s -split-input-file -disc-memory-assign-buffers -disc-memory-plan-arena -disc-memory-convert-to-rt -verify-diagnostics
 
 func.func @main(%x: tensor<4xf32> {disc_shape.dims = #disc_shape.dims<[4]>})
     -> (tensor<4xf32> {disc_tensor.updates = 1 : i64}) {

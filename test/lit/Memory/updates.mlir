@@ -1,4 +1,4 @@
-// RUN: disc-opt %s -split-input-file -disc-memory-plan-arena -disc-memory-verify | FileCheck %s
+// RUN: disc-opt %s -split-input-file -disc-memory-assign-buffers -disc-memory-plan-arena -disc-memory-convert-to-rt -disc-memory-verify | FileCheck %s
 
 // @state has its own memory, in which the new value is computed; x is read after its new value is known, so that value
 // is copied at the end. The part that "insert" changes is written to the cache itself, twice.

@@ -1,7 +1,7 @@
 // A kind of kernel that is not in this tree (test/kind) goes through all stages. What it does not take is as ever.
 // RUN: disc-opt-twice %s -disc-fusion-form-kernels -disc-schedule-kernels | FileCheck %s
 // RUN: disc-opt-twice %s -disc-fusion-form-kernels -disc-schedule-kernels -disc-memory-outline-kernels | FileCheck %s --check-prefix=OUTLINED
-// RUN: disc-opt-twice %s -disc-fusion-form-kernels -disc-schedule-kernels -disc-memory-outline-kernels -disc-memory-plan-arena -disc-cpu-emit-kernels | FileCheck %s --check-prefix=CODE
+// RUN: disc-opt-twice %s -disc-fusion-form-kernels -disc-schedule-kernels -disc-memory-outline-kernels -disc-memory-assign-buffers -disc-memory-plan-arena -disc-memory-convert-to-rt -disc-cpu-emit-kernels | FileCheck %s --check-prefix=CODE
 // RUN: disc-opt-twice %s -disc-fusion-form-kernels | not disc-opt 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 
 disc_shape.symbol @B min 1 max 64

@@ -120,7 +120,7 @@ def test_random_lifetimes(seed):
     rng = random.Random(seed)
     program = _random_program(rng)
     module = _native.Module.parse(program.text())
-    module.run("builtin.module(disc-memory-plan-arena)")
+    module.run("builtin.module(disc-memory-assign-buffers,disc-memory-plan-arena,disc-memory-convert-to-rt)")
     text = module.text()
     lifetimes = program.lifetimes[:-1]  # the last value is the output
     for _ in range(12):
@@ -151,7 +151,7 @@ def test_near_the_largest_live_set():
     for seed in range(60):
         rng = random.Random(1000 + seed)
         module = _native.Module.parse(_random_program(rng).text())
-        module.run("builtin.module(disc-memory-plan-arena)")
+        module.run("builtin.module(disc-memory-assign-buffers,disc-memory-plan-arena,disc-memory-convert-to-rt)")
         for _ in range(8):
             use = module.arena("main", {n: rng.randint(*bounds) for n, bounds in RANGES.items()})
             if use["live"]:
@@ -164,6 +164,6 @@ def test_missing_symbol():
     module = _native.Module.parse(Program(["S", "S", "S"], [[], [0], [1]]).text())
     with pytest.raises(ValueError, match="memory stage"):
         module.arena("main", {})
-    module.run("builtin.module(disc-memory-plan-arena)")
+    module.run("builtin.module(disc-memory-assign-buffers,disc-memory-plan-arena,disc-memory-convert-to-rt)")
     with pytest.raises(ValueError, match="every symbol"):
         module.arena("main", {"T": 3})
