@@ -34,7 +34,7 @@ module attributes {disc_plan.target = #disc_plan.target<vector_bits = 512, l2_by
 
   // The right operand is not packed: scratch has room for a panel of it, past the rows.
   // CHECK-LABEL: func.func @dynamic
-  // CHECK: <rows = 14, {{.*}}, row_tiles = <1>, {{.*}}, rhs_scratch = <10752>>
+  // CHECK: <rows = 14, {{.*}}, row_tiles = <1>, {{.*}}, rhs_scratch = <9856>>
   // CHECK-SAME: scratch = #disc_shape.expr<{{[0-9]+}}>
   // CHECK-SAME: tasks = #disc_shape.expr<1>
   func.func @dynamic(%x: tensor<8x40xf64>, %w: tensor<10x40xf64>) -> tensor<8x10xf64> {
