@@ -17,8 +17,8 @@ using namespace mlir::disc::contraction;
 void ContractionEmitter::chooseLhs() {
   auto strided = StridedOperand::get(e.kernel, info.left(), info.lhsMap(), e.shapes);
   // A line more, so that rows do not all start in the same cache set, but all at the start of a line.
-  lhsRowStride = SymExpr::ceilDiv(info.size(info.depth), SymExpr(64)) * SymExpr(64) +
-                 SymExpr(64 / byteSize(info.lhsRead()));
+  lhsRowStride =
+      SymExpr::ceilDiv(info.size(info.depth), SymExpr(64)) * SymExpr(64) + SymExpr(64 / byteSize(info.lhsRead()));
   lhsDepthStride = SymExpr(1);
   lhsPanel = schedule.getLhsPanel();
   if (!strided)

@@ -11,8 +11,8 @@
 //
 // A panel holds as many columns as the product kernel has in registers, one row of k after the other, so the kernel
 // reads the weights once, in order. Packing happens at load. One weight used by several kernels is packed once.
-// Weights of f16 are widened while packing, so that the product kernel reads what it multiplies. Those of bf16 stay, and
-// with `precision=bf16` f32 weights are rounded to bf16, which halves what few rows have to read; the kernel widens
+// Weights of f16 are widened while packing, so that the product kernel reads what it multiplies. Those of bf16 stay,
+// and with `precision=bf16` f32 weights are rounded to bf16, which halves what few rows have to read; the kernel widens
 // them in registers and multiplies and sums in f32. If the target has instructions that sum pairs of products of bf16
 // (`bf16_dot`) or multiply tiles of it (`bf16_tiles`), panels hold two values of k side by side, and a kernel before
 // rounds the left operand.

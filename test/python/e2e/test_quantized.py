@@ -43,7 +43,9 @@ class OfCodes(nn.Module):
         return x @ w
 
 
-@pytest.mark.parametrize(("depth", "width"), [(1, 1), (2, 3), (7, 5), (64, 24), (129, 33), (148, 40), (200, 64), (256, 49)])
+@pytest.mark.parametrize(
+    ("depth", "width"), [(1, 1), (2, 3), (7, 5), (64, 24), (129, 33), (148, 40), (200, 64), (256, 49)]
+)
 @pytest.mark.parametrize(("left", "right"), itertools.product((torch.int8, torch.uint8), repeat=2))
 def test_products_of_codes_are_exact(depth, width, left, right):
     w = codes(right, depth, width)

@@ -93,7 +93,7 @@ def constant_number(number: Any) -> int | None:
 
 
 def dynamic_range(*args: Any) -> Dynamic | list[Any]:
-    """``range`` of numbers of which some are dynamic: a list where it has fewer than ``FEWEST_STEPS``, for all sizes."""
+    """``range`` of numbers of which some are dynamic: a list if it has fewer than ``FEWEST_STEPS`` for all sizes."""
     start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
     if is_dynamic(step) and known_truth(step > 0) is not True:
         raise NotImplementedError("a range whose step is dynamic, and may be negative or 0")
