@@ -84,6 +84,7 @@ private:
 
   LogicalResult collect(SmallVectorImpl<Access> &accesses, SmallVectorImpl<LLVM::CallOp> &calls);
   std::optional<SmallVector<Access>> accessesOf(Operation *op);
+  std::optional<SmallVector<Access>> ofTiles(LLVM::CallIntrinsicOp call);
   Origin originOf(Value address);
   bool addSources(Value pointer, SmallVectorImpl<Value> &sources);
   int64_t bytesOf(Type type);
@@ -203,6 +204,38 @@ int64_t Checker::bytesOf(Type type) {
 
 //===-- Which operations access memory ------------------------------------===//
 
+/// Tiles are read and written row by row, of registers whose shape is where LDTILECFG read it. Between the first and
+/// the last row lie the others.
+std::optional<SmallVector<Access>> Checker::ofTiles(LLVM::CallIntrinsicOp call) {
+  bool reads = call.getIntrin() == "llvm.x86.tileloadd64", writes = call.getIntrin() == "llvm.x86.tilestored64";
+  if (call.getIntrin() == "llvm.x86.ldtilecfg")
+    return SmallVector<Access>{{call, call.getArgs()[0], {}, false, 1, 64, {}, {}}};
+  if (!reads && !writes) {
+    bool any = llvm::any_of(call.getArgs(), [](Value v) { return isa<LLVM::LLVMPointerType>(v.getType()); });
+    return any ? std::nullopt : std::optional<SmallVector<Access>>(std::in_place);
+  }
+  Value shape;
+  func.walk([&](LLVM::CallIntrinsicOp other) {
+    if (other.getIntrin() == "llvm.x86.ldtilecfg")
+      shape = other.getArgs()[0];
+  });
+  auto number = call.getArgs()[0].getDefiningOp<LLVM::ConstantOp>();
+  if (!shape || !number)
+    return std::nullopt;
+  int64_t tile = cast<IntegerAttr>(number.getValue()).getInt();
+  Value first = call.getArgs()[1], stride = call.getArgs()[2];
+  b.setInsertionPoint(call);
+  auto field = [&](int64_t at, Type type) -> Value {
+    Value place = LLVM::GEPOp::create(b, loc, ptr, b.getI8Type(), shape, LLVM::GEPArg(int32_t(at)));
+    return LLVM::ZExtOp::create(b, loc, i64, LLVM::LoadOp::create(b, loc, type, place));
+  };
+  Value width = field(16 + 2 * tile, b.getI16Type()), rows = field(48 + tile, b.getI8Type());
+  Value one = LLVM::ConstantOp::create(b, loc, i64, b.getI64IntegerAttr(1));
+  Value down = LLVM::MulOp::create(b, loc, LLVM::SubOp::create(b, loc, rows, one), stride);
+  Value last = LLVM::GEPOp::create(b, loc, ptr, b.getI8Type(), first, LLVM::GEPArg(down));
+  return SmallVector<Access>{{call, first, {}, writes, 1, 0, width, {}}, {call, last, {}, writes, 1, 0, width, {}}};
+}
+
 /// Nothing if the operation uses memory in a way that is not known here.
 std::optional<SmallVector<Access>> Checker::accessesOf(Operation *op) {
   using Result = std::optional<SmallVector<Access>>;
@@ -237,6 +270,7 @@ std::optional<SmallVector<Access>> Checker::accessesOf(Operation *op) {
       .Case([&](LLVM::MemsetOp set) -> Result {
         return SmallVector<Access>{{op, set.getDst(), {}, true, 1, 0, set.getLen(), {}}};
       })
+      .Case([&](LLVM::CallIntrinsicOp call) { return ofTiles(call); })
       // Fetching what is not there has no effect.
       .Case<LLVM::Prefetch, LLVM::LifetimeStartOp, LLVM::LifetimeEndOp, LLVM::CallOp, LLVM::GEPOp, LLVM::SelectOp,
             LLVM::PtrToIntOp, LLVM::ICmpOp, LLVM::BitcastOp, LLVM::AddrSpaceCastOp, LLVM::InsertElementOp,

@@ -35,6 +35,8 @@ namespace {
 constexpr int64_t tileRows = 16;  // of a register, and steps of k
 constexpr int64_t tileBytes = 64; // of a row
 constexpr int64_t cacheLine = 64;
+/// In what LDTILECFG reads: the bytes of rows, and the rows, of registers 4 to 7 and 0 to 7.
+constexpr int64_t widthsWord = 3, heightsWord = 6;
 
 class TileWriter {
 public:
@@ -53,7 +55,6 @@ public:
     if (spec.runs)
       runs = {entry->getArgument(more), entry->getArgument(more + 1)}, more += 2;
     shape = entry->getArgument(more), rows = entry->getArgument(more + 1);
-    description = LLVM::AllocaOp::create(b, loc, shape.getType(), b.getI64Type(), i64(8), /*alignment=*/64);
 
     Value most = i64(tileRows), zero = i64(0), one = i64(1);
     Value steps = arith::CeilDivUIOp::create(b, loc, k, most);
@@ -84,9 +85,11 @@ public:
   }
 
   Value open() {
-    Value state = LLVM::AllocaOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext()), b.getI64Type(), i64(1));
-    LLVM::StoreOp::create(b, loc, i64(0), state);
-    return state;
+    auto pointer = LLVM::LLVMPointerType::get(b.getContext());
+    Value image = LLVM::AllocaOp::create(b, loc, pointer, b.getI64Type(), i64(8), /*alignment=*/64);
+    for (int64_t word : {widthsWord, heightsWord})
+      LLVM::StoreOp::create(b, loc, i64(0), offset(image, 8 * word));
+    return image;
   }
 
   void intrinsic(StringRef name, ArrayRef<Value> operands) {
@@ -192,26 +195,26 @@ private:
     });
   }
 
-  /// A shape is a word: rows, and groups of k in a step above them.
+  /// `shape` is what LDTILECFG reads: 1 for the palette; bytes of a row from byte 16 on, 16 bits for each register;
+  /// rows from byte 48 on, 8 bits each. Two of its words tell one shape from another.
   void setShape(Value width) {
     Value height = arith::MinUIOp::create(b, loc, rows, i64(tileRows));
-    Value wanted = arith::OrIOp::create(b, loc, height, arith::ShLIOp::create(b, loc, width, i64(8)));
-    Value current = LLVM::LoadOp::create(b, loc, b.getI64Type(), shape);
-    Value other = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, current, wanted);
+    Value own = mul(width, i64(4));
+    Value widths = arith::OrIOp::create(b, loc, own, arith::ShLIOp::create(b, loc, own, i64(16)));
+    widths = arith::OrIOp::create(b, loc, widths, i64((tileBytes | tileBytes << 16) << 32));
+    Value heights = mul(height, i64(0x0101'0101'0101));
+    heights = arith::OrIOp::create(b, loc, heights, mul(width, i64(int64_t(0x0101) << 48)));
+    auto differs = [&](int64_t word, Value wanted) -> Value {
+      Value current = LLVM::LoadOp::create(b, loc, b.getI64Type(), offset(shape, 8 * word));
+      return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, current, wanted);
+    };
+    Value other = arith::OrIOp::create(b, loc, differs(widthsWord, widths), differs(heightsWord, heights));
     scf::IfOp::create(b, loc, other, [&](OpBuilder &, Location) {
-      LLVM::StoreOp::create(b, loc, wanted, shape);
-      // The layout that LDTILECFG reads: 1 for the palette; bytes of a row from byte 16 on, 16 bits each; rows from
-      // byte 48 on, 8 bits each.
-      Value own = mul(width, i64(4));
-      Value bytes = arith::OrIOp::create(b, loc, own, arith::ShLIOp::create(b, loc, own, i64(16)));
-      bytes = arith::OrIOp::create(b, loc, bytes, i64((tileBytes | tileBytes << 16) << 32));
-      Value heights = mul(height, i64(0x0101'0101'0101));
-      heights = arith::OrIOp::create(b, loc, heights, mul(width, i64(int64_t(0x0101) << 48)));
-      Value all = i64(tileBytes * 0x0001'0001'0001'0001);
-      Value zero = i64(0), words[] = {i64(1), zero, all, bytes, zero, zero, heights, zero};
+      Value all = i64(tileBytes * 0x0001'0001'0001'0001), zero = i64(0);
+      Value words[] = {i64(1), zero, all, widths, zero, zero, heights, zero};
       for (auto [i, word] : llvm::enumerate(words))
-        LLVM::StoreOp::create(b, loc, word, offset(description, int64_t(8 * i)));
-      intrinsic("ldtilecfg", {description});
+        LLVM::StoreOp::create(b, loc, word, offset(shape, int64_t(8 * i)));
+      intrinsic("ldtilecfg", {shape});
       scf::YieldOp::create(b, loc);
     });
   }
@@ -220,7 +223,6 @@ private:
   Location loc;
   const MicroKernelSpec &spec;
   Value aPtr, rowStride, kStride, bPtr, k, c, shape, rows, isTall;
-  Value description; // memory for what LDTILECFG reads
   Prefetch next;
   Runs runs;
 };

@@ -10,7 +10,7 @@
 
 namespace mlir::disc {
 
-/// What a kernel knows of the shape that its registers of tiles have, in memory of its own: products change the shape
+/// The shape that a kernel's registers of tiles have, in memory of its own, as LDTILECFG reads it: products change it
 /// only where they need another. `builder` stands in the kernel's entry block.
 Value openTiles(OpBuilder &builder, Location loc);
 /// Gives the registers back, at the kernel's end.

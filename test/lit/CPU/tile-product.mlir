@@ -11,7 +11,6 @@ module attributes {disc_plan.target = #disc_plan.target<vector_bits = 512, i8_do
 
   // CHECK-LABEL: func.func @bytes
   // CHECK: %[[SHAPE:.*]] = llvm.alloca %{{.*}} x i64
-  // CHECK: llvm.store %{{.*}}, %[[SHAPE]] : i64
   // CHECK: llvm.call @disc_product_i8_i8_i32_x32_fours_tiles_p({{.*}}, %[[SHAPE]], %{{.*}})
   // CHECK: llvm.call_intrinsic "llvm.x86.tilerelease"()
   // CHECK-NEXT: return
@@ -67,10 +66,11 @@ module attributes {disc_plan.target = #disc_plan.target<vector_bits = 512, i8_do
 // 32 rows by 32 columns: four registers of sums.
 // CHECK-LABEL: llvm.func internal @disc_product_i8_i8_i32_x32_fours_tiles_p(
 // CHECK-SAME: %[[SHAPE:[a-z0-9]*]]: !llvm.ptr {llvm.noalias}, %[[ROWS:[a-z0-9]*]]: i64)
-// CHECK: %[[OLD:.*]] = llvm.load %[[SHAPE]]
-// CHECK: %[[OTHER:.*]] = arith.cmpi ne, %[[OLD]]
+// CHECK: %[[WIDTHS:.*]] = arith.cmpi ne
+// CHECK: %[[HEIGHTS:.*]] = arith.cmpi ne
+// CHECK: %[[OTHER:.*]] = arith.ori %[[WIDTHS]], %[[HEIGHTS]] : i1
 // CHECK: scf.if %[[OTHER]]
-// CHECK: llvm.call_intrinsic "llvm.x86.ldtilecfg"
+// CHECK: llvm.call_intrinsic "llvm.x86.ldtilecfg"(%[[SHAPE]])
 // CHECK: scf.if
 // CHECK-COUNT-4: "llvm.x86.tileloadd64"
 // CHECK-COUNT-4: "llvm.x86.tilezero"

@@ -32,6 +32,11 @@ def rounded(module):
     return module
 
 
+def multiplies_bf16():
+    host = disc._native.host_target()
+    return host["bf16_dot"] or host["bf16_tiles"]
+
+
 @pytest.mark.parametrize("cpu", [None, "x86-64-v3"], ids=["this machine", "widened"])
 def test_bf16(cpu):
     torch.manual_seed(0)
@@ -39,7 +44,7 @@ def test_bf16(cpu):
     rows = Dim("rows", min=1, max=512)
     options = disc.Options(threads=2, precision="bf16", cpu=cpu)
     model = disc.compile(module, (torch.randn(6, 37),), dynamic_shapes=({0: rows},), options=options)
-    pairs = cpu is None and disc._native.host_target()["bf16_dot"]
+    pairs = cpu is None and multiplies_bf16()
     assert ("together 2" in model.ir("schedule")) == pairs
     assert "xbf16>" in model.ir("schedule") and "disc-schedule-pack-weights{precision=bf16}" in str(options.stages)
     inputs = [torch.randn(size, 37) for size in SIZES]
@@ -52,6 +57,22 @@ def test_bf16(cpu):
             # f32's own error. With them, what they are multiplied by is rounded too.
             assert (actual - r).abs().max() <= (1e-2 if pairs else 5e-6) * r.abs().max()
             assert (actual - e).abs().max() <= 1e-2 * e.abs().max()
+
+
+@pytest.mark.parametrize("cpu", [None, "x86-64-v3"], ids=["this machine", "widened"])
+def test_weights_of_bf16_stay(cpu):
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(36, 200), nn.ReLU(), nn.Linear(200, 7, bias=False)).bfloat16().eval()
+    example = (torch.randn(6, 36).bfloat16(),)
+    model = disc.compile(module, example, dynamic_shapes=({0: Dim("rows", max=512)},), options=disc.Options(cpu=cpu))
+    panels = [line for line in model.ir("schedule").splitlines() if "disc_tensor.unpack" in line]
+    assert len(panels) == 2 and all("xbf16>" in line for line in panels)
+    assert all(("together 2" in line) == (cpu is None and multiplies_bf16()) for line in panels)
+    for size in (*SIZES, 16, 17, 32, 33, 48, 64):
+        x = torch.randn(size, 36).bfloat16()
+        with torch.no_grad():
+            # The first product is rounded to bf16, and sums in another order may round to the neighbour.
+            torch.testing.assert_close(model(x), module(x), rtol=1.6e-2, atol=4e-3)
 
 
 def test_other_precisions_are_refused():
