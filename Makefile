@@ -69,7 +69,7 @@ nightly: setup
 	@scripts/fuzz.sh 600 $$RANDOM
 	@scripts/soak.sh seconds=7200 seed=$$RANDOM
 	@DISC_ALL_MODELS=1 DISC_FUZZ_PROGRAMS=2000 DISC_ODD_CALLS=700 DISC_BUDGET_CALLS=400 OMP_WAIT_POLICY=passive \
-	  $(PY) -m pytest -n $$(nproc) --dist loadfile --no-loadscope-reorder -m ''
+	  $(PY) -m pytest -n $$(nproc) --dist loadfile --no-loadscope-reorder --timeout 0 -m ''
 	@OMP_WAIT_POLICY=passive $(PY) -m pytest --sanitize -n $$(nproc) --dist loadfile --no-loadscope-reorder \
 	  test/python/e2e/test_{ops,operators,opinfo,models,minilm,loops,scan,recurrent,trees,recursion,data_dependent}.py \
 	  test/python/property/test_random_programs.py

@@ -66,6 +66,7 @@ module attributes {disc_plan.target = #disc_plan.target<vector_bits = 512, i8_do
 // 32 rows by 32 columns: four registers of sums.
 // CHECK-LABEL: llvm.func internal @disc_product_i8_i8_i32_x32_fours_tiles_p(
 // CHECK-SAME: %[[SHAPE:[a-z0-9]*]]: !llvm.ptr {llvm.noalias}, %[[ROWS:[a-z0-9]*]]: i64)
+// CHECK: llvm.getelementptr %[[SHAPE]][24]
 // CHECK: %[[WIDTHS:.*]] = arith.cmpi ne
 // CHECK: %[[HEIGHTS:.*]] = arith.cmpi ne
 // CHECK: %[[OTHER:.*]] = arith.ori %[[WIDTHS]], %[[HEIGHTS]] : i1
