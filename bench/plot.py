@@ -21,8 +21,13 @@ def draw(results: Sequence[WorkloadResult], path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    titles = {name: e.title for r in results for name, e in r.engines.items() if name in r.peers()}
-    colors = dict(zip(titles, pyplot.get_cmap("tab10").colors, strict=False))
+    titles = {
+        name: e.title
+        for r in results
+        for name, e in r.engines.items()
+        if name in r.peers() and any(cells.get(name, Cell()).median for cells in r.shapes.values())
+    }
+    colors = dict(zip(titles, pyplot.get_cmap("tab20").colors, strict=False))
     wide = 2 if len(results) > 1 else 1
     tall = math.ceil(len(results) / wide)
     figure, axes = pyplot.subplots(tall, wide, figsize=(7.5 * wide, 3.1 * tall), squeeze=False)
