@@ -20,7 +20,7 @@ import torch
 from ..torch_compat import patches, pytree
 from ..torch_compat.operators import OpOverload
 from ..torch_compat.patching import replaced
-from ..torch_compat.symbols import ShapeEnv, SymNode, free_unbacked_symbols, hint_of, torch_sympy
+from ..torch_compat.symbols import NO_HINT, ShapeEnv, SymNode, free_unbacked_symbols, hint_of, torch_sympy
 from ..torch_compat.tracing import CACHED_RESULT, FakeTensorMode, proxy_tensor, unset_fake_temporarily
 from .proving import holds_from
 
@@ -60,6 +60,7 @@ def answered_by_the_example() -> Iterator[None]:
             patches.RESHAPE_OF_KERNELS: _in_kernels,
             patches.GUARD_OF_CPP: _guard_bool,
             patches.GUARD_OF_PYTHON: _of_shortcuts,
+            **dict.fromkeys(patches.DIVISIONS, _without_zero),
             **dict.fromkeys(patches.GUARDS_OF_VIEWS, _of_views),
             **{kernels.at(op): _plain for op in _CONVOLUTIONS if op in kernels.items()},
         }
@@ -80,10 +81,11 @@ def _in_kernels(original: Callable[..., Any], a: torch.Tensor, shape: Any, allow
     with unguarded(a):
         try:
             result = original(a, shape, allow_copy)
-        except ValueError:
+        except (ValueError, ZeroDivisionError):
             if not _is_view_in_the_example(a, shape):
                 raise
             # Where computed sizes are 1 it is a view, for which PyTorch asks; in the form for all sizes it need not be.
+            # Where they are 0 in the example, what PyTorch asks of a remainder has no answer.
             return torch.as_strided(a, shape, _contiguous(shape))
         if all(_same(got, wanted) for got, wanted in zip(result.shape, shape, strict=True)):
             return result
@@ -152,6 +154,17 @@ def _guard_bool(original: Callable[..., bool], self: SymNode, file: str, line: i
         return original(self, file, line)
     with env.suppress_guards():
         return original(self, file, line)
+
+
+def _without_zero(original: Callable[[SymNode, SymNode], SymNode], self: SymNode, other: SymNode) -> SymNode:
+    """A quotient or a remainder, which has no value in the example where it would divide by 0."""
+    try:
+        return original(self, other)
+    except ZeroDivisionError:
+        if other.constant is not None or other.expr.is_number:
+            raise
+        unknown = SymNode(other.expr, other.shape_env, other.pytype, NO_HINT, fx_node=other.fx_node)
+        return original(self, unknown)
 
 
 def _of_views(original: Callable[..., bool], self: SymNode, file: str, line: int) -> bool:

@@ -228,6 +228,15 @@ GUARDS_OF_VIEWS = tuple(
     Patch(f"torch.fx.experimental.sym_node:SymNode.{name}", _LAYOUT, "(self, file, line)")
     for name in ("guard_or_false", "guard_or_true")
 )
+DIVISIONS = tuple(
+    Patch(
+        f"torch.fx.experimental.sym_node:SymNode.{name}",
+        "frontend/layout_questions.py: a quotient by a size that is 0 in the example, on a side of a branch that the"
+        " example does not take, has no value in the example. Without it PyTorch raises ZeroDivisionError.",
+        "(self, other)",
+    )
+    for name in ("mod", "int_floordiv", "int_truediv", "float_truediv")
+)
 GUARD_OF_PYTHON = Patch("torch.fx.experimental.symbolic_shapes:_guard_or", _LAYOUT, "(a, default)")
 CONVERTED_MODULE = Patch(
     "torch.nn:Module._apply",

@@ -16,6 +16,7 @@ from torch.export.exported_program import _convert_guards_to_code as guards_as_c
 from torch.fx.experimental import _config as symbolic_config
 
 # The object behind a SymInt, SymFloat or SymBool.
+from torch.fx.experimental.sym_node import _NO_HINT as NO_HINT  # noqa: F401
 from torch.fx.experimental.sym_node import SymNode as SymNode
 
 # The errors of torch.export that become errors of DISC about dims.

@@ -766,3 +766,25 @@ def test_positions_that_are_sequences_of_tensors():
         given = torch.randn(n, 4), torch.randint(0, 4, (3, 2))
         for got, want in zip(model(*given), fn(*given), strict=True):
             assert torch.equal(got, want)
+
+
+@pytest.mark.parametrize("example", [3, 40])
+def test_a_branch_on_a_number_of_chunks_that_is_0_in_the_example(example):
+    """PyTorch divides by the example's sizes on the side that the example does not take."""
+
+    def fn(x: Tensor) -> Tensor:
+        length = x.shape[1]
+        chunks = length // 16
+        results = []
+        if chunks > 0:
+            parts = x[:, : chunks * 16].view(-1, chunks, 16)
+            results.append((parts * parts.sum(-1, keepdim=True)).view(-1, chunks * 16))
+        if length - chunks * 16 > 0:
+            results.append(x[:, chunks * 16 :] + 1)
+        return torch.cat(results, 1)
+
+    dims = ({0: Dim("b", min=1), 1: Dim("n", min=1, max=100)},)
+    model = disc.compile(fn, (torch.randn(2, example),), dynamic_shapes=dims)
+    for n in (1, 3, 16, 17, 40, 64, 100):
+        x = torch.randn(3, n)
+        torch.testing.assert_close(model(x), fn(x))
