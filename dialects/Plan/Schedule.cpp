@@ -337,7 +337,7 @@ LogicalResult disc::verifyLaunch(Operation *kernel, ExprAttr tasks, ExprAttr scr
 LogicalResult TargetAttr::verify(EmitError emitError, StringRef, StringRef, StringRef, int64_t vectorBits,
                                  int64_t vectorRegisters, int64_t sveBits, int64_t l1dBytes, int64_t l1dWays,
                                  int64_t l2Bytes, int64_t l3Bytes, int64_t cores, bool, bool, bool, bool, bool, bool,
-                                 bool, StringRef, ArrayAttr arch, int64_t warp, bool) {
+                                 bool, bool, StringRef, ArrayAttr arch, int64_t warp, bool) {
   struct Number {
     StringLiteral name;
     int64_t value, min, max;
@@ -372,14 +372,14 @@ TargetAttr TargetAttr::of(Operation *op) {
   using D = TargetDefaults;
   return get(op->getContext(), "", "", "", D::vectorBits, /*vector_registers=*/0, /*sve_bits=*/0, D::l1dBytes,
              D::l1dWays, D::l2Bytes, D::l3Bytes, D::cores, /*fma=*/true, /*bf16_dot=*/false, /*i16_dot=*/false,
-             /*i8_dot=*/false, /*i8_dot_mixed=*/false, /*i8_tiles=*/false, /*bf16_tiles=*/false, "", {}, D::warp,
+             /*i8_dot=*/false, /*i8_dot_mixed=*/false, /*i8_tiles=*/false, /*bf16_tiles=*/false, /*fetch_to_l2=*/false, "", {}, D::warp,
              /*matrix_unit=*/false);
 }
 
 TargetAttr TargetAttr::withDevice(StringRef device, ArrayAttr arch, int64_t warp, bool matrixUnit) {
   return get(getContext(), getTriple(), getCpu(), getFeatures(), getVectorBits(), getVectorRegisters(), getSveBits(),
              getL1dBytes(), getL1dWays(), getL2Bytes(), getL3Bytes(), getCores(), getFma(), getBf16Dot(), getI16Dot(),
-             getI8Dot(), getI8DotMixed(), getI8Tiles(), getBf16Tiles(), device, arch, warp, matrixUnit);
+             getI8Dot(), getI8DotMixed(), getI8Tiles(), getBf16Tiles(), getFetchToL2(), device, arch, warp, matrixUnit);
 }
 
 LogicalResult LibraryProductAttr::verify(EmitError emitError, DenseI64ArrayAttr operands, DimsAttr extents, int64_t,

@@ -24,7 +24,8 @@ def Plan_TargetAttr : AttrDef<Plan_Dialect, "Target"> {
     `triple`, `cpu` and `features` are LLVM's. `sve_bits`: vectors are SVE's, of just this length. `fma`: a product and a
     sum of floats are one instruction. `bf16_dot`, `i16_dot`: sums of pairs of products are instructions; `i8_dot`:
     those of four products of bytes, with one sign; `i8_dot_mixed`: of unsigned and signed ones. `i8_tiles`, `bf16_tiles`:
-    products of tiles of bytes and of bf16 are (AMX). `warp`: threads of a
+    products of tiles of bytes and of bf16 are (AMX). `fetch_to_l2`: what a core reads from memory in order comes faster
+    if it is fetched to the second-level cache ahead than to the first. `warp`: threads of a
     device that step together. `matrix_unit`: warps have the instructions of lib/Target/GPU/MatrixUnit.h.
 
     (P10) numbers are within bounds, and powers of two where they must be.
@@ -38,7 +39,7 @@ def Plan_TargetAttr : AttrDef<Plan_Dialect, "Target"> {
                         Plan_Number<"TargetDefaults::cores">:$cores, Plan_Flag<"true">:$fma,
                         Plan_Flag<"false">:$bf16_dot, Plan_Flag<"false">:$i16_dot, Plan_Flag<"false">:$i8_dot,
                         Plan_Flag<"false">:$i8_dot_mixed, Plan_Flag<"false">:$i8_tiles,
-                        Plan_Flag<"false">:$bf16_tiles, Plan_Text:$device,
+                        Plan_Flag<"false">:$bf16_tiles, Plan_Flag<"false">:$fetch_to_l2, Plan_Text:$device,
                         OptionalParameter<"::mlir::ArrayAttr">:$arch, Plan_Number<"TargetDefaults::warp">:$warp,
                         Plan_Flag<"false">:$matrix_unit);
   let assemblyFormat = "`<` struct(params) `>`";

@@ -310,7 +310,7 @@ def Tensor_UnpackOp : Tensor_Op<"unpack", [Tensor_KnownDims, AttrSizedOperandSeg
     With `scales`, the panels contain codes of a quantised tensor, and the result is the tensor,
     `(code - zero) * scale`. Scales and zeros are f32 and are stored in panels, too: `[batch..., ceil(N / panel), groups,
     panel]`, one for each column and each of `groups` runs of neighbouring values of k. With `unsigned` the codes are
-    unsigned integers.
+    unsigned integers. With `as_halves` products of many rows may round the tensor to bf16, as their other operand is.
 
     ```mlir
     %w = disc_tensor.unpack %p scales %s : tensor<12x4x32xf32> batch [] n [0] k [1] panel 32
@@ -320,24 +320,27 @@ def Tensor_UnpackOp : Tensor_Op<"unpack", [Tensor_KnownDims, AttrSizedOperandSeg
     (T14) `batch_dims`, `n_dims` and `k_dims` together name each result dimension once.
     (T37) with `scales` the panels contain bytes, or `nibbles`, and the result floats, and there is one scale (and one zero) for each
     column of each panel and each group; the number of groups divides K.
+    (T42) `as_halves` needs scales, each of an even number of values of k.
     (T38) `nibbles` need panels of i32 without `together`; they are unsigned, and their zero is 8 where none are given.
     (T40) `together` is 1, 2 or 4, with 4 the panels are of bytes, and a shift is 128 or -128 and needs 4.
   }];
   let arguments = (ins AnyRankedTensor:$source, Optional<AnyRankedTensor>:$scales, Optional<AnyRankedTensor>:$zeros,
                        DenseI64ArrayAttr:$batch_dims, DenseI64ArrayAttr:$n_dims, DenseI64ArrayAttr:$k_dims,
                        I64Attr:$panel, DefaultValuedAttr<I64Attr, "1">:$together,
-                       DefaultValuedAttr<I64Attr, "0">:$left_shift, UnitAttr:$nibbles, UnitAttr:$unsigned_codes);
+                       DefaultValuedAttr<I64Attr, "0">:$left_shift, UnitAttr:$nibbles, UnitAttr:$unsigned_codes,
+                       UnitAttr:$as_halves);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = [{
     $source (`scales` $scales^ `:` type($scales))? (`zeros` $zeros^ `:` type($zeros))?
     `batch` $batch_dims `n` $n_dims `k` $k_dims `panel` $panel (`together` $together^)?
-    (`left_shift` $left_shift^)? (`nibbles` $nibbles^)? (`unsigned` $unsigned_codes^)? attr-dict `:` type($source) `->` type($result)
+    (`left_shift` $left_shift^)? (`nibbles` $nibbles^)? (`unsigned` $unsigned_codes^)?
+    (`as_halves` $as_halves^)? attr-dict `:` type($source) `->` type($result)
   }];
   let builders = [OpBuilder<(ins "Type":$type, "Value":$source, "ArrayRef<int64_t>":$batch, "ArrayRef<int64_t>":$n,
                                  "ArrayRef<int64_t>":$k, "int64_t":$panel, CArg<"int64_t", "1">:$together,
                                  CArg<"int64_t", "0">:$left_shift),
                             [{ build($_builder, $_state, type, source, Value(), Value(), batch, n, k, panel, together,
-                                     left_shift, /*nibbles=*/false, /*unsigned_codes=*/false); }]>];
+                                     left_shift, /*nibbles=*/false, /*unsigned_codes=*/false, /*as_halves=*/false); }]>];
   let extraClassDeclaration = [{
     /// Values of k that one row of a panel holds.
     int64_t getSide() { return getNibbles() ? 8 : getTogether(); }

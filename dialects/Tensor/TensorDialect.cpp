@@ -313,7 +313,9 @@ LogicalResult UnpackOp::verify() {
   if (getNibbles() && (!getScales() || !getUnsignedCodes()))
     return emitOpError("with nibbles needs scales and unsigned codes (T38)");
   if (!getScales())
-    return getZeros() ? emitOpError("has zeros without scales (T37)") : success();
+    return getZeros()      ? emitOpError("has zeros without scales (T37)")
+           : getAsHalves() ? emitOpError("has halves without scales (T42)")
+                           : success();
   auto fits = [&](Value v) {
     RankedTensorType type = tensorType(v);
     if (type.getRank() != panels.getRank() || type.getRank() < 3 || !type.hasStaticShape())
@@ -327,6 +329,8 @@ LogicalResult UnpackOp::verify() {
       !isa<FloatType>(tensorType(getResult()).getElementType()) || !fits(getScales()) ||
       (getZeros() && (!fits(getZeros()) || getZeros().getType() != getScales().getType())))
     return emitOpError("needs scales and zeros whose shapes and types fit its panels (T37)");
+  if (getAsHalves() && panels.getShape().drop_back().back() * getSide() / getGroups() % 2 != 0)
+    return emitOpError("halves an odd number of values of k (T42)");
   return success();
 }
 

@@ -18,6 +18,9 @@ namespace mlir::disc::contraction {
 /// So many lines, one for each value of k, stay in the first-level cache while the tiles that need a part of them go
 /// by.
 constexpr int64_t shortDepth = 64;
+/// The most rows for which codes of 4 and of 8 bits are made floats in registers, where more are multiplied by tiles.
+/// Measured: rows of bf16 are widened for each panel of bytes, and once for all of those of 4 bits.
+constexpr int64_t fewRowsOfNibbles = 7, fewRowsOfBytes = 4;
 
 /// Where a task works.
 struct Task {
@@ -31,7 +34,8 @@ struct Task {
 struct Product {
   ContractionInfo info;
   MicroKernelSpec spec;
-  int64_t groups; // runs of k with scales of their own, if the panels are of codes
+  int64_t groups;         // runs of k with scales of their own, if the panels are of codes
+  MicroKernelSpec floats; // of the product with what the codes or short floats stand for
 };
 
 /// A panel of a product's right operand.
@@ -71,6 +75,7 @@ public:
         spec.bUnsigned = product.rhsUnsigned;
         if (panels) {
           spec.prefetch = true;
+          spec.toSecondLevel = target.fetchToL2;
           spec.together = panels.getTogether();
           spec.shifted = panels.getLeftShift() != 0;
           spec.nibbles = panels.getNibbles();
@@ -78,7 +83,12 @@ public:
           spec.zeros = bool(panels.getZeros());
           spec.tiles = target.multipliesTiles(spec.together, spec.b);
         }
-        own.products.push_back({product, spec, panels ? panels.getGroups() : 0});
+        MicroKernelSpec floats{spec.a, acc, acc, lanes, own.vectors, spec.prefetch, spec.toSecondLevel};
+        if (product.asHalves()) {
+          floats.b = spec.a, floats.together = 2;
+          floats.tiles = true;
+        }
+        own.products.push_back({product, spec, panels ? panels.getGroups() : 0, floats});
       }
     }
   }

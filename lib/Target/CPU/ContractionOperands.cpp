@@ -30,7 +30,8 @@ void ContractionEmitter::chooseLhs() {
   // What is widened or shifted before it is multiplied must be copied, and so must what is read together but is not
   // together in memory, or not to the end.
   if (!row || !depth || info.changesLhs() ||
-      (info.together() > 1 && (!depth->isConstant(1) || !e.shapes.divisible(info.size(info.depth), info.together()))))
+      ((info.together() > 1 || info.asHalves()) &&
+       (!depth->isConstant(1) || !e.shapes.divisible(info.size(info.depth), info.together()))))
     return;
   // Rows a multiple of 4 KiB apart share one set of the first-level cache. A few more than it holds do no harm that a
   // copy would undo; with half as many again, each line leaves before its second element is read.
@@ -245,6 +246,9 @@ SmallVector<Panel> ContractionEmitter::placeRhs(Part &part, const Task &task, Va
 /// With more rows codes are made floats once for the task, in scratch, not again for each tile: codes of 4 bits need
 /// registers that the sums of a whole tile take.
 int64_t ContractionEmitter::fewRows(const Part &part) {
+  // Products of tiles are so fast that making the panel anew pays early.
+  if (llvm::any_of(part.products, [](const Product &product) { return product.info.asHalves(); }))
+    return hasNibbles(part) ? fewRowsOfNibbles : fewRowsOfBytes;
   if (!hasNibbles(part))
     return 3 * tileRows;
   // The rows' factors and sums take the memory that the panel's floats would.
@@ -270,14 +274,14 @@ void ContractionEmitter::unpackCodes(Part &part, const Task &task, MutableArrayR
   auto many = scf::IfOp::create(b, loc(), hasManyRows(part, task));
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(&many.getThenRegion().front());
-  for (auto [product, panel] : llvm::zip_equal(part.products, panels)) {
+  for (auto [product, panel, end] : llvm::zip_equal(part.products, panels, part.ends)) {
     if (product.info.widensPanels())
       widenPanel(product, panel);
     if (!product.spec.scaled)
       continue;
     Value steps = m.div(depthCount, m.constant(product.groups * product.spec.side()));
     callUnpackPanel(b, loc(), product.spec, panel.values, panel.codes, m.i64(steps), m.i64(m.constant(product.groups)),
-                    panel.floats);
+                    panel.floats, end, product.info.asHalves());
   }
 }
 

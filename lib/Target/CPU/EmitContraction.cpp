@@ -95,7 +95,8 @@ LogicalResult ContractionEmitter::emit() {
   }
 
   bool tiles = llvm::any_of(parts, [](const Part &part) {
-    return llvm::any_of(part.products, [](const Product &product) { return product.spec.tiles; });
+    return llvm::any_of(part.products,
+                        [](const Product &product) { return product.spec.tiles || product.floats.tiles; });
   });
   if (tiles)
     tileShape = openTiles(b, loc());
@@ -199,7 +200,7 @@ void ContractionEmitter::emitTiles(Part &part, const Task &task, Value lhs, Arra
   // scales of their own.
   int64_t unit = 1;
   for (const Product &product : part.products) {
-    unit = std::lcm(unit, product.spec.side());
+    unit = std::lcm(unit, std::lcm(product.spec.side(), product.floats.side()));
     if (product.groups > 1)
       unit = std::lcm(unit, *e.shapes.range(info.size(info.depth)).max / product.groups);
   }
@@ -252,15 +253,17 @@ void ContractionEmitter::emitTiles(Part &part, const Task &task, Value lhs, Arra
           auto many = scf::IfOp::create(b, loc(), hasManyRows(part, task), /*withElseRegion=*/true);
           guard.emplace(b);
           b.setInsertionPointToStart(&many.getThenRegion().front());
-          MicroKernelSpec floats{product.spec.a, acc, acc, lanes, product.spec.vectors, product.spec.prefetch};
+          const MicroKernelSpec &floats = product.floats;
+          int64_t side = floats.side();
           // The next panel comes from far as well, and is not waited for where it is made floats.
           Prefetch source = next;
-          if (share && step > 1)
-            source.step = m.i64(m.ceilDiv(share, m.constant(step)));
-          Value first = m.mul(from, unit);
+          if (share && step != side)
+            source.step = m.i64(m.ceilDiv(m.mul(share, side), m.constant(step)));
+          Value first = m.mul(from, unit / side);
           Value ownFloats = m.advance(panel.floats, m.mul(first, floats.rowBytes()));
-          callMicroKernel(b, loc(), floats, heights, m.i64(rows), a, m.i64(lhsRowBytes), m.i64(lhsDepthBytes),
-                          ownFloats, m.i64(m.mul(count, unit)), sums.back(), accumulate, source);
+          callMicroKernel(b, loc(), floats, heights, m.i64(rows), a, m.i64(lhsRowBytes),
+                          m.i64(m.mul(lhsDepthBytes, side)), ownFloats, m.i64(m.mul(count, unit / side)), sums.back(),
+                          accumulate, source, {}, {}, tileShape);
           b.setInsertionPointToStart(&many.getElseRegion().front());
         }
         // Without groups of k its whole is one run, or the block's part of that.

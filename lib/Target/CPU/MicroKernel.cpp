@@ -17,8 +17,10 @@
 // With `prefetch` (`_p` in the name), for weights, which come from the last cache or from memory, each step fetches the
 // row of B that is read a few kilobytes later; at the end of a panel that is the next one, which lies behind it. Two
 // more arguments say what a step brings into the second-level cache besides: of the weights that the next task needs.
-// One or two rows only read, in order, and the hardware's prefetchers do that best alone. The last argument is the end
-// of the weights. All addresses are kept below it: a page that is not mapped costs a walk through the page tables each
+// One or two rows only read, in order, and the hardware's prefetchers do that best alone, if B is not of codes, which
+// take as long to widen as to read. With `toSecondLevel` (`_p2`) few rows, which are the only tile, fetch B to the
+// second-level cache, further ahead: of several tiles all but the first find it there. The last argument is the end of
+// the weights. All addresses are kept below it: a page that is not mapped costs a walk through the page tables each
 // time that it is fetched (90 ns on a virtual machine of Zen 1, where that made small layers four times as slow).
 //
 // With `runs`, for convolutions, a second loop around that over k goes from one line of the image to the next.
@@ -63,7 +65,7 @@ std::string MicroKernelSpec::str() const {
                          : "")
      << (shifted ? "_shifted" : "") << (nibbles ? "_nibbles" : "") << (scaled ? "_scaled" : "")
      << (zeros ? "_zeros" : "") << (tiles ? "_tiles" : "") << (aUnsigned ? "_ua" : "") << (bUnsigned ? "_ub" : "")
-     << (prefetch ? "_p" : "");
+     << (prefetch ? toSecondLevel ? "_p2" : "_p" : "");
   return text;
 }
 
@@ -87,8 +89,10 @@ namespace {
 
 constexpr int64_t cacheLine = 64;
 /// How far before its use B is fetched: about what a core reads from memory in the time that one read takes.
-constexpr int64_t aheadBytes = 8 << 10;
+constexpr int64_t aheadBytes = 8 << 10, aheadBytesToSecondLevel = 16 << 10;
 constexpr int64_t prefetchMinRows = 3;
+/// The most rows that fetch B to the second-level cache: half of the tallest tile and one more.
+constexpr int64_t fewRows = 8;
 
 /// Emits the function for one height.
 class KernelWriter {
@@ -121,7 +125,7 @@ public:
     if (spec.nibbles)
       totalsPtr = entry->getArgument(more), totalsStride = entry->getArgument(more + 1);
     Value starts = spec.shifted ? entry->getArgument(more) : Value();
-    if (prefetches()) {
+    if (fetchesShare()) {
       Value steps = spec.runs ? arith::MulIOp::create(b, loc, k, count).getResult() : k;
       next.from = below(next.from, arith::MulIOp::create(b, loc, steps, next.step));
     }
@@ -137,7 +141,7 @@ public:
           [&](OpBuilder &, Location, Value r, ValueRange in) {
             aPtr = offset(first, arith::MulIOp::create(b, loc, r, stride));
             bPtr = offset(panel, arith::MulIOp::create(b, loc, r, panelBytes));
-            if (prefetches())
+            if (fetchesShare())
               next.from = offset(from, arith::MulIOp::create(b, loc, r, arith::MulIOp::create(b, loc, k, next.step)));
             if (!spec.scaled) {
               scf::YieldOp::create(b, loc, run(k, SmallVector<Value>(in)));
@@ -185,14 +189,19 @@ public:
     LLVM::ReturnOp::create(b, loc, ValueRange());
   }
 
-  /// out[k][j] = (B - zero) * scale, for the runs of a panel.
-  void writeUnpack(LLVM::LLVMFuncOp func) {
+  /// out[k][j] = (B - zero) * scale, for the runs of a panel; or those of two values of k side by side, as bf16.
+  void writeUnpack(LLVM::LLVMFuncOp func, bool halves) {
     Block *entry = func.addEntryBlock(b);
     b.setInsertionPointToStart(entry);
     Value panel = entry->getArgument(0), firstScales = entry->getArgument(1), k = entry->getArgument(2),
           count = entry->getArgument(3), out = entry->getArgument(4);
-    Value firstZeros = spec.zeros ? entry->getArgument(5) : Value();
-    int64_t vectorBytes = spec.lanes * bytes(spec.acc), stepBytes = spec.panel() * spec.side() * bytes(spec.acc);
+    next.end = entry->getArgument(5);
+    Value firstZeros = spec.zeros ? entry->getArgument(6) : Value();
+    // Two steps at once where one has no pair.
+    int64_t together = halves && spec.side() == 1 ? 2 : 1, values = together * spec.side();
+    int64_t vectorBytes = spec.lanes * bytes(spec.acc), stepBytes = spec.panel() * values * bytes(spec.acc);
+    if (halves)
+      stepBytes /= 2;
     scf::ForOp::create(b, loc, i64(0), count, i64(1), {}, [&](OpBuilder &, Location, Value r, ValueRange) {
       Value column = arith::MulIOp::create(b, loc, r, i64(spec.panel() * bytes(spec.acc)));
       zeros = spec.zeros ? offset(firstZeros, column) : Value();
@@ -200,19 +209,46 @@ public:
       SmallVector<Value> factors;
       for (int64_t j = 0; j < spec.vectors; ++j)
         factors.push_back(load(accType, offset(offset(firstScales, column), j * vectorBytes)));
-      Value first = arith::MulIOp::create(b, loc, r, k);
-      scf::ForOp::create(b, loc, i64(0), k, i64(1), {}, [&](OpBuilder &, Location, Value step, ValueRange) {
+      Value steps = arith::DivUIOp::create(b, loc, k, i64(together));
+      Value first = arith::MulIOp::create(b, loc, r, steps);
+      scf::ForOp::create(b, loc, i64(0), steps, i64(1), {}, [&](OpBuilder &, Location, Value step, ValueRange) {
         Value at = arith::AddIOp::create(b, loc, first, step);
         Value to = offset(out, arith::MulIOp::create(b, loc, at, i64(stepBytes)));
-        for (auto [i, v] :
-             llvm::enumerate(loadRow(offset(panel, arith::MulIOp::create(b, loc, at, i64(spec.rowBytes()))))))
-          LLVM::StoreOp::create(b, loc, arith::MulFOp::create(b, loc, v, factors[i % spec.vectors]),
-                                offset(to, int64_t(i) * vectorBytes), bytes(spec.acc));
+        Value from = offset(panel, arith::MulIOp::create(b, loc, at, i64(together * spec.rowBytes())));
+        Value later = ahead(from, together * spec.rowBytes());
+        for (int64_t fetched = 0; fetched < together * spec.rowBytes(); fetched += cacheLine)
+          fetchAhead(offset(later, fetched));
+        SmallVector<Value> made;
+        for (int64_t row = 0; row < together; ++row)
+          for (Value v : loadRow(offset(from, row * spec.rowBytes())))
+            made.push_back(arith::MulFOp::create(b, loc, v, factors[made.size() % spec.vectors]));
+        if (halves)
+          made = paired(made);
+        for (auto [i, v] : llvm::enumerate(made))
+          LLVM::StoreOp::create(b, loc, v, offset(to, int64_t(i) * vectorBytes), bytes(getElementTypeOrSelf(v)));
         scf::YieldOp::create(b, loc);
       });
       scf::YieldOp::create(b, loc);
     });
     LLVM::ReturnOp::create(b, loc, ValueRange());
+  }
+
+  /// Vectors of two values of k, side by side as bf16, of those of each; `rows` has `spec.vectors` for each value.
+  SmallVector<Value> paired(ArrayRef<Value> rows) {
+    auto type = VectorType::get({2 * spec.lanes}, b.getBF16Type());
+    SmallVector<int64_t> order;
+    for (int64_t lane = 0; lane < spec.lanes; ++lane)
+      order.append({lane, spec.lanes + lane});
+    SmallVector<Value> out;
+    for (size_t i = 0; i < rows.size(); i += 2 * spec.vectors)
+      for (int64_t j = 0; j < spec.vectors; ++j) {
+        StringRef round = "llvm.x86.avx512bf16.cvtne2ps2bf16.512";
+        Value both = LLVM::CallIntrinsicOp::create(b, loc, Type(type), b.getStringAttr(round),
+                                                   ValueRange{rows[i + spec.vectors + j], rows[i + j]})
+                         .getResult(0);
+        out.push_back(vector::ShuffleOp::create(b, loc, both, both, order));
+      }
+    return out;
   }
 
   /// For each row and each eight values of k what multiplies the digits of a word, and the sum of the eight.
@@ -275,7 +311,16 @@ private:
     return LLVM::LoadOp::create(b, loc, type, ptr, bytes(getElementTypeOrSelf(type)));
   }
   /// Read, into the second-level cache: for the first level it comes too early.
-  bool prefetches() const { return spec.prefetch && rows >= prefetchMinRows; }
+  bool prefetches() const { return spec.prefetch && (rows >= prefetchMinRows || spec.scaled || spec.toSecondLevel); }
+  bool fetchesToSecondLevel() const { return spec.toSecondLevel && rows <= fewRows; }
+  /// Where the line of B is that is read some time after the one at `ptr`, of which `bytes` bytes are fetched.
+  Value ahead(Value ptr, int64_t bytes) {
+    return below(offset(ptr, fetchesToSecondLevel() ? aheadBytesToSecondLevel : aheadBytes),
+                 i64(llvm::alignTo(bytes, cacheLine)));
+  }
+  void fetchAhead(Value line) { prefetch(line, fetchesToSecondLevel() ? secondLevel : firstLevel); }
+  /// One or two rows are the only tile, which leaves nothing to the next ones.
+  bool fetchesShare() const { return prefetches() && rows >= prefetchMinRows; }
   /// `ptr`, or, where fewer than `bytes` bytes lie between it and the end, the address that leaves as many.
   Value below(Value ptr, Value bytes) {
     auto address = [&](Value x) -> Value { return LLVM::PtrToIntOp::create(b, loc, b.getI64Type(), x); };
@@ -436,10 +481,11 @@ private:
           Value bRow = offset(bPtr, arith::MulIOp::create(b, loc, step, i64(spec.rowBytes())));
           Value total = offset(totalsPtr, arith::MulIOp::create(b, loc, step, i64(bytes(spec.acc))));
           if (prefetches()) {
-            prefetch(offset(next.from, arith::MulIOp::create(b, loc, step, next.step)), secondLevel);
-            Value later = below(offset(bRow, aheadBytes), i64(llvm::alignTo(spec.rowBytes(), cacheLine)));
+            if (fetchesShare())
+              prefetch(offset(next.from, arith::MulIOp::create(b, loc, step, next.step)), secondLevel);
+            Value later = ahead(bRow, spec.rowBytes());
             for (int64_t fetched = 0; fetched < spec.rowBytes(); fetched += cacheLine)
-              prefetch(offset(later, fetched), firstLevel);
+              fetchAhead(offset(later, fetched));
           }
           auto broadcast = [&](Value from, int64_t row, Value stride) -> Value {
             Value ptr = row == 0 ? from : offset(from, arith::MulIOp::create(b, loc, stride, i64(row)));
@@ -492,19 +538,18 @@ private:
       Value aRow = offset(aPtr, arith::MulIOp::create(b, loc, k, kStride));
       int64_t row = spec.rowBytes();
       Value bRow = offset(bPtr, arith::MulIOp::create(b, loc, k, i64(row)));
-      Value ahead = prefetches() ? offset(next.from, arith::MulIOp::create(b, loc, k, next.step)) : Value();
-      Value later =
-          prefetches() ? below(offset(bRow, aheadBytes), i64(llvm::alignTo(unroll * row, cacheLine))) : Value();
+      Value share = fetchesShare() ? offset(next.from, arith::MulIOp::create(b, loc, k, next.step)) : Value();
+      Value later = prefetches() ? ahead(bRow, unroll * row) : Value();
       int64_t fetched = 0;
       for (int64_t u = 0; u < unroll; ++u) {
         if (prefetches()) {
           // A step of two brings one line: only beside few rows is that less than their share.
-          if (u == 0 || unroll == splits)
-            prefetch(ahead, secondLevel);
+          if (share && (u == 0 || unroll == splits))
+            prefetch(share, secondLevel);
           for (; fetched < (u + 1) * row; fetched += cacheLine)
-            prefetch(offset(later, fetched), firstLevel);
-          if (u + 1 < unroll)
-            ahead = offset(ahead, next.step);
+            fetchAhead(offset(later, fetched));
+          if (share && u + 1 < unroll)
+            share = offset(share, next.step);
         }
         SmallVector<Value> right = loadRow(offset(bRow, u * row));
         for (int64_t i = 0; i < rows; ++i) {
@@ -669,22 +714,22 @@ void disc::callMicroKernel(OpBuilder &b, Location loc, const MicroKernelSpec &sp
 }
 
 void disc::callUnpackPanel(OpBuilder &b, Location loc, const MicroKernelSpec &spec, Value panel, Codes codes, Value k,
-                           Value runs, Value out) {
+                           Value runs, Value out, Value end, bool halves) {
   auto module = b.getInsertionBlock()->getParentOp()->getParentOfType<ModuleOp>();
   Type ptr = LLVM::LLVMPointerType::get(b.getContext()), i64 = b.getI64Type();
-  SmallVector<Type> args = {ptr, ptr, i64, i64, ptr};
-  SmallVector<Value> operands = {panel, codes.scales, k, runs, out};
+  SmallVector<Type> args = {ptr, ptr, i64, i64, ptr, ptr};
+  SmallVector<Value> operands = {panel, codes.scales, k, runs, out, end};
   if (spec.zeros) {
     args.push_back(ptr);
     operands.push_back(codes.zeros);
   }
-  std::string name = "disc_unpack_" + spec.str();
+  std::string name = "disc_unpack_" + spec.str() + (halves ? "_halves" : "");
   auto func = module.lookupSymbol<LLVM::LLVMFuncOp>(name);
   if (!func) {
     OpBuilder::InsertionGuard guard(b);
     Location own = NameLoc::get(b.getStringAttr(name));
     func = declare(b, module, own, name, args);
-    KernelWriter(b, own, spec, /*rows=*/1).writeUnpack(func);
+    KernelWriter(b, own, spec, /*rows=*/1).writeUnpack(func, halves);
   }
   LLVM::CallOp::create(b, loc, func, operands);
 }

@@ -19,7 +19,8 @@ struct MicroKernelSpec {
   int64_t lanes;         // of `acc` in a vector register
   int64_t vectors;       // registers in a row of the tile: a panel is lanes * vectors wide
   bool prefetch = false; // B comes from far, and what follows it in memory is needed next: fetches both ahead
-  bool runs = false;     // A's values of k lie in several runs, one after the other in B
+  bool toSecondLevel = false; // ... few rows to the second-level cache, not to the first
+  bool runs = false;          // A's values of k lie in several runs, one after the other in B
   int64_t together = 1; // k advances by so many, side by side in A and in B: sums of two products, of bf16 in f32 or of
                         // i16 in i32, where B may be bytes, or of four products of bytes in i32
   bool shifted = false; // sums start from what `Codes::starts` has for each column
@@ -81,10 +82,11 @@ void callMicroKernel(OpBuilder &builder, Location loc, const MicroKernelSpec &sp
 void callPrepare(OpBuilder &builder, Location loc, const MicroKernelSpec &spec, Value a, Value rowStride, Value kStride,
                  Value steps, Value rows, Value out, Value totals);
 
-/// Makes floats of a panel of codes, once for many rows: out[k][j] = (code - zero) * scale. `spec` is that of the
-/// kernel for codes; `k` counts steps of each of `runs`.
+/// Makes floats of a panel of codes, once for many rows: out[k][j] = (code - zero) * scale, or, with `halves`, those of
+/// two values of k side by side as bf16. `spec` is that of the kernel for codes; `k` counts steps of each of `runs`;
+/// `end` is that of what B is a part of.
 void callUnpackPanel(OpBuilder &builder, Location loc, const MicroKernelSpec &spec, Value b, Codes codes, Value k,
-                     Value runs, Value out);
+                     Value runs, Value out, Value end, bool halves);
 
 } // namespace mlir::disc
 

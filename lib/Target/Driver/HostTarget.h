@@ -33,6 +33,7 @@ struct HostTarget {
   bool i8DotMixed = false; // or of unsigned and signed ones
   bool i8Tiles = false;    // products of tiles of bytes in i32 are instructions,
   bool bf16Tiles = false;  // and of bf16 in f32
+  bool fetchToL2 = false;  // memory that is read in order comes faster if it is fetched to the second-level cache
 
   /// The machine this process runs on.
   static HostTarget detect();

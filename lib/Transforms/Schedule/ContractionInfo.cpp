@@ -60,7 +60,7 @@ Type ContractionInfo::lhsRead() const {
   if (together() == 2 && accumulator.isInteger())
     return IntegerType::get(accumulator.getContext(), 16);
   // Each element is read for each panel: widened there, it would take as long as its products do.
-  return together() == 1 && isa<FloatType>(accumulator) ? accumulator : lhsElement;
+  return together() == 1 && isa<FloatType>(accumulator) && !asHalves() ? accumulator : lhsElement;
 }
 
 Type ContractionInfo::rhsRead() const { return panels || !isa<FloatType>(accumulator) ? rhsElement : accumulator; }

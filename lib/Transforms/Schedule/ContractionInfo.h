@@ -37,6 +37,8 @@ struct ContractionInfo {
   int64_t lhsShift() const { return UnpackOp(panels) ? UnpackOp(panels).getLeftShift() : 0; }
   /// Values of k side by side in a panel, which the product reads so of the left operand, too.
   int64_t together() const { return UnpackOp(panels) ? UnpackOp(panels).getTogether() : 1; }
+  /// Whether codes are made pairs of bf16 where rows are many: the left operand is of bf16, too.
+  bool asHalves() const { return UnpackOp(panels) && UnpackOp(panels).getAsHalves(); }
 
   SymExpr size(ArrayRef<unsigned> dims) const;
   Value left() { return op.getDpsInputOperand(lhs)->get(); }

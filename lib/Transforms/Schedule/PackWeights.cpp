@@ -283,8 +283,10 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
           return;
         products.push_back(*product);
       }
+    bool halves = precision == "bf16" && target.bf16Tiles && target.vectorBits == 512 && canRound(kernel) &&
+                  llvm::all_of(products, isOfEvenCodes);
     for (Product &product : products)
-      pack(kernel, product, target, shapes);
+      pack(kernel, product, target, shapes, halves);
   }
 
   /// A product whose weights are known at load.
@@ -293,6 +295,13 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     RhsDims dims;
     Value source; // in @init
   };
+
+  /// Whether the weights are codes that can be made pairs of bf16.
+  static bool isOfEvenCodes(const Product &product) {
+    linalg::GenericOp op = product.op;
+    std::optional<CodedWeight> coded = CodedWeight::get(product.source, product.dims);
+    return getElementTypeOrSelf(op->getResult(0).getType()).isF32() && coded && coded->depth / coded->groups % 2 == 0;
+  }
 
   std::optional<Product> packable(KernelOp kernel, linalg::GenericOp contraction) {
     auto arg = dyn_cast<BlockArgument>(contraction.getDpsInputs()[1]);
@@ -317,7 +326,8 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     return RankedTensorType::get(shape, element);
   }
 
-  void pack(KernelOp kernel, Product &product, const TargetInfo &target, ShapeAnalysis &shapes) {
+  /// `asHalves`: the product's operands are rounded to bf16, codes where rows are many.
+  void pack(KernelOp kernel, Product &product, const TargetInfo &target, ShapeAnalysis &shapes, bool asHalves) {
     Block &body = kernel.getBody().front();
     linalg::GenericOp contraction = product.op;
     const RhsDims &dims = product.dims;
@@ -359,9 +369,11 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
       auto logical = RankedTensorType::get(type.getShape(), element);
       contraction.getDpsInputOperand(1)->set(
           UnpackOp::create(nested, loc, logical, arg, scales, zeros, dims.batch, dims.n, dims.k, panel, /*together=*/1,
-                           /*left_shift=*/0, narrow, narrow || coded->codes.codes.isUnsigned));
+                           /*left_shift=*/0, narrow, narrow || coded->codes.codes.isUnsigned, asHalves));
       if (element != type.getElementType())
         widenArgument(contraction, 1, element);
+      if (asHalves)
+        roundLeft(kernel, contraction, nested.getBF16Type(), shapes);
       return;
     }
 

@@ -46,8 +46,9 @@ LogicalResult disc::scheduleContraction(KernelOp kernel, ShapeAnalysis &shapes, 
   Builder b(kernel.getContext());
   SmallVector<int64_t> columns;
   SymExpr panels(0);
-  bool coded = false, tiled = target.multipliesTiles(info.together(), info.rhsElement);
+  bool coded = false, tiled = info.asHalves() || target.multipliesTiles(info.together(), info.rhsElement);
   int64_t sumsPerRow = 0, panelBytes = 0; // of the widest part; panels per value of k
+  int64_t scratchBytes = 0;               // and what they take in scratch
   for (const ContractionPart &part : *parts) {
     UnpackOp packed = part.first().panels;
     int64_t panel =
@@ -55,14 +56,17 @@ LogicalResult disc::scheduleContraction(KernelOp kernel, ShapeAnalysis &shapes, 
                : target.panelColumns(8 * sumBytes, shapes.range(part.columns()).max, isa<FloatType>(info.accumulator));
     // All parts share the tiles of rows.
     rows = std::min(rows, target.tileRows(8 * sumBytes, panel, tiled));
-    int64_t bytes = 0;
+    int64_t bytes = 0, inScratch = 0;
     for (const ContractionInfo &product : part.products) {
       // Codes become floats, and short floats longer ones, where rows are many.
       bool isCoded = product.widensPanels() || (UnpackOp(product.panels) && UnpackOp(product.panels).getScales());
-      bytes += panel * (isCoded ? sumBytes : bytesOf(product.rhsRead()));
+      int64_t made = isCoded ? sumBytes : bytesOf(product.rhsRead());
+      inScratch += panel * made;
+      bytes += panel * (product.asHalves() ? made / 2 : made);
       coded |= isCoded;
     }
     panelBytes = std::max(panelBytes, bytes);
+    scratchBytes = std::max(scratchBytes, inScratch);
     sumsPerRow = std::max<int64_t>(sumsPerRow, panel * part.products.size());
     columns.push_back(panel);
     panels += SymExpr::ceilDiv(part.columns(), SymExpr(panel));
@@ -97,11 +101,11 @@ LogicalResult disc::scheduleContraction(KernelOp kernel, ShapeAnalysis &shapes, 
   // Panels of the rows take less, with the last vector written to one, which ends behind it.
   end = lhsScratch + chunkRows * (roundUp(k, 64) * SymExpr(bytesOf(info.lhsRead())) + SymExpr(64));
   SymExpr rhsScratch = roundUp(end, 64);
-  end = info.panels && !coded ? rhsScratch : rhsScratch + k * SymExpr(panelBytes);
+  end = info.panels && !coded ? rhsScratch : rhsScratch + k * SymExpr(scratchBytes);
 
   // Multiply-adds at one vector a cycle, or of tiles at eight, and a panel read once, at 3.5 GHz.
   SymExpr rowsPerTask = SymExpr::min(rowTiles * SymExpr(rows), m);
-  SymExpr work = rowsPerTask * SymExpr::ceilDiv(k, SymExpr(info.together() * (tiled ? 8 : 1))) *
+  SymExpr work = rowsPerTask * SymExpr::ceilDiv(k, SymExpr((info.asHalves() ? 2 : info.together()) * (tiled ? 8 : 1))) *
                  SymExpr(sumsPerRow * sumBytes * 8);
   SymExpr cost = SymExpr::floorDiv(work * SymExpr(2), SymExpr(7 * target.vectorBits)) +
                  SymExpr::floorDiv(k * SymExpr(panelBytes), SymExpr(32)) + SymExpr(100);

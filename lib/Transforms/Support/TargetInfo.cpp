@@ -26,6 +26,7 @@ TargetInfo TargetInfo::get(ModuleOp module) {
   info.i8DotMixed = target.getI8DotMixed();
   info.i8Tiles = target.getI8Tiles();
   info.bf16Tiles = target.getBf16Tiles();
+  info.fetchToL2 = target.getFetchToL2();
   info.fma = target.getFma();
   return info;
 }

@@ -11,7 +11,7 @@ namespace mlir::disc {
 /// What schedules ask of a module's target (`TargetAttr`), and the tiles that follow from it.
 struct TargetInfo {
   int64_t vectorBits, vectorRegisters, l1Bytes, l1Ways, l2Bytes, l3Bytes, cores, warp;
-  bool matrixUnit, bf16Dot, i16Dot, i8Dot, i8DotMixed, i8Tiles, bf16Tiles, fma;
+  bool matrixUnit, bf16Dot, i16Dot, i8Dot, i8DotMixed, i8Tiles, bf16Tiles, fetchToL2, fma;
 
   static TargetInfo get(ModuleOp module);
 

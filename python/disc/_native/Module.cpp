@@ -298,6 +298,7 @@ static nb::dict hostTarget() {
   result["i8_dot_mixed"] = target.i8DotMixed;
   result["i8_tiles"] = target.i8Tiles;
   result["bf16_tiles"] = target.bf16Tiles;
+  result["fetch_to_l2"] = target.fetchToL2;
   return result;
 }
 

@@ -61,6 +61,35 @@ module attributes {disc_plan.target = #disc_plan.target<vector_bits = 512, i8_do
     } -> tensor<?x16xf32>
     disc_plan.yield %c : tensor<?x16xf32>
   }
+
+  // Codes of 4 bits with a scale for each 32 values of k: many rows make the panel pairs of bf16 and multiply tiles, few
+  // make floats in registers.
+  // CHECK-LABEL: func.func @codes
+  // CHECK: llvm.call @disc_unpack_bf16_i32_f32_x16_runs_nibbles_scaled_ub_p_halves(
+  // CHECK: llvm.call @disc_prepare_bf16_f32(
+  // CHECK: llvm.call @disc_product_bf16_bf16_f32_x16_pairs_tiles_p(
+  // CHECK: llvm.call @disc_product_bf16_i32_f32_x16_runs_nibbles_scaled_ub_p_r1to7(
+  disc_plan.kernel_func contraction @codes attributes {
+      layouts = [#disc_plan.layout<<0>, <[64, 1]>>, #disc_plan.layout<<0>, <[128, 16, 1]>>, #disc_plan.layout<<0>, <[32, 16, 1]>>, #disc_plan.layout<<0>, <[16, 1]>>],
+      arg_dims = [#disc_shape.dims<[B, 64]>, #disc_shape.dims<[1, 8, 16]>, #disc_shape.dims<[1, 2, 16]>],
+      schedule = #disc_plan.product<rows = 32, columns = [16], k_block = 1073741824, row_tiles = <1>,
+          lhs_scratch = <4096>, rhs_scratch = <8192>>,
+      symbols = ["B"]} {
+  ^bb0(%x: tensor<?x64xbf16>, %p: tensor<1x8x16xi32>, %s: tensor<1x2x16xf32>):
+    %w = disc_tensor.unpack %p scales %s : tensor<1x2x16xf32> batch [] n [0] k [1] panel 16 nibbles unsigned as_halves : tensor<1x8x16xi32> -> tensor<16x64xf32>
+    %zero = arith.constant 0.0 : f32
+    %n = disc_shape.dim <B>
+    %e = tensor.empty(%n) : tensor<?x16xf32>
+    %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x16xf32>) -> tensor<?x16xf32>
+    %c = linalg.generic {indexing_maps = [#x, #w, #y], iterator_types = ["parallel", "parallel", "reduction"]} ins(%x, %w : tensor<?x64xbf16>, tensor<16x64xf32>) outs(%f : tensor<?x16xf32>) {
+    ^bb0(%l: bf16, %r: f32, %o: f32):
+      %lx = arith.extf %l : bf16 to f32
+      %m = arith.mulf %lx, %r : f32
+      %a = arith.addf %o, %m : f32
+      linalg.yield %a : f32
+    } -> tensor<?x16xf32>
+    disc_plan.yield %c : tensor<?x16xf32>
+  }
 }
 
 // 32 rows by 32 columns: four registers of sums.

@@ -7,6 +7,7 @@ from torch import nn
 from torch.export import Dim
 
 import disc
+from disc import _native
 
 SIZES = [1, 2, 3, 13, 14, 15, 29, 130]
 
@@ -33,7 +34,7 @@ def rounded(module):
 
 
 def multiplies_bf16():
-    host = disc._native.host_target()
+    host = _native.host_target()
     return host["bf16_dot"] or host["bf16_tiles"]
 
 
@@ -73,6 +74,38 @@ def test_weights_of_bf16_stay(cpu):
         with torch.no_grad():
             # The first product is rounded to bf16, and sums in another order may round to the neighbour.
             torch.testing.assert_close(model(x), module(x), rtol=1.6e-2, atol=4e-3)
+
+
+@pytest.mark.parametrize("kind", ["int4-weights", "int4-weights-64", "int8-weights"])
+def test_codes_beside_bf16(kind):
+    """Products of many rows round what codes stand for to bf16, and multiply tiles; those of few rows read codes."""
+    if not _native.host_target()["bf16_tiles"]:
+        pytest.skip("the CPU does not multiply tiles of bf16")
+    torch.manual_seed(0)
+    # Columns of one vector, of panels and in between, two products of one operand, a sum that is cut in blocks.
+    first, second, last = nn.Linear(64, 192), nn.Linear(64, 192, bias=False), nn.Linear(7808, 48)
+    middle = nn.Linear(192, 7808)
+
+    class Network(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second, self.middle, self.last = first, second, middle, last
+
+        def forward(self, x):
+            return self.last(F.relu(self.middle(F.silu(self.first(x)) * self.second(x))))
+
+    example = (torch.randn(6, 64),)
+    rows = ({0: Dim("rows", max=512)},)
+    module = disc.quantize(Network().eval(), [example], kind, dynamic_shapes=rows)
+    model = disc.compile(module, example, dynamic_shapes=rows, options=disc.Options(precision="bf16", threads=2))
+    assert "as_halves" in model.ir("schedule")
+    plain = disc.compile(module, example, dynamic_shapes=rows)
+    assert "as_halves" not in plain.ir("schedule")
+    for size in (1, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 65, 200, 3):
+        x = torch.randn(size, 64)
+        want, got = plain(x), model(x)
+        # Each factor is rounded to 8 bits, and so is what the two layers before have computed.
+        assert (got - want).norm() <= 2**-7 * want.norm(), size
 
 
 def test_other_precisions_are_refused():
