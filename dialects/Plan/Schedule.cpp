@@ -372,7 +372,8 @@ TargetAttr TargetAttr::of(Operation *op) {
   using D = TargetDefaults;
   return get(op->getContext(), "", "", "", D::vectorBits, /*vector_registers=*/0, /*sve_bits=*/0, D::l1dBytes,
              D::l1dWays, D::l2Bytes, D::l3Bytes, D::cores, /*fma=*/true, /*bf16_dot=*/false, /*i16_dot=*/false,
-             /*i8_dot=*/false, /*i8_dot_mixed=*/false, /*i8_tiles=*/false, /*bf16_tiles=*/false, /*fetch_to_l2=*/false, "", {}, D::warp,
+             /*i8_dot=*/false, /*i8_dot_mixed=*/false, /*i8_tiles=*/false, /*bf16_tiles=*/false, /*fetch_to_l2=*/false,
+             "", {}, D::warp,
              /*matrix_unit=*/false);
 }
 

@@ -102,7 +102,8 @@ LogicalResult ConvolutionEmitter::emit() {
   addLevel(info.pixelInputs, SymExpr(1));
   if (levels.empty())
     levels.push_back({SymExpr(1), SymExpr(1)});
-  spec = {info.inputElement, info.weightElement, acc, lanes, vectors, /*prefetch=*/true, /*toSecondLevel=*/false, /*runs=*/levels.size() > 1};
+  spec = {info.inputElement,       info.weightElement,        acc, lanes, vectors, /*prefetch=*/true,
+          /*toSecondLevel=*/false, /*runs=*/levels.size() > 1};
   spec.together = info.together();
   spec.shifted = info.inputShift() != 0;
   spec.aUnsigned = info.op.getUnsignedInput() != spec.shifted;
