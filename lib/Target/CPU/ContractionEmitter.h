@@ -87,6 +87,7 @@ public:
         if (product.asHalves()) {
           floats.b = spec.a, floats.together = 2;
           floats.tiles = true;
+          floats.toSecondLevel = false; // they lie in a near cache
         }
         own.products.push_back({product, spec, panels ? panels.getGroups() : 0, floats});
       }

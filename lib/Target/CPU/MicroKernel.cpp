@@ -89,7 +89,7 @@ namespace {
 
 constexpr int64_t cacheLine = 64;
 /// How far before its use B is fetched: about what a core reads from memory in the time that one read takes.
-constexpr int64_t aheadBytes = 8 << 10, aheadBytesToSecondLevel = 16 << 10;
+constexpr int64_t aheadBytes = 8 << 10;
 constexpr int64_t prefetchMinRows = 3;
 /// The most rows that fetch B to the second-level cache: half of the tallest tile and one more.
 constexpr int64_t fewRows = 8;

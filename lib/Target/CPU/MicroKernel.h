@@ -40,6 +40,9 @@ struct MicroKernelSpec {
   std::string str() const;
 };
 
+/// How far before its use B is fetched with `toSecondLevel`.
+constexpr int64_t aheadBytesToSecondLevel = 16 << 10;
+
 /// The inclusive range of tile heights that a caller may ask for.
 struct TileHeights {
   int64_t min, max;

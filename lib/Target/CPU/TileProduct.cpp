@@ -155,7 +155,7 @@ private:
       Value aRun = offset(aFirst, mul(run, runs.stride)), bOfRun = offset(bFirst, mul(run, bRun));
       scf::ForOp::create(b, loc, i64(0), steps, i64(1), {}, [&](OpBuilder &, Location, Value step, ValueRange) {
         Value a = offset(aRun, mul(step, aStep)), right = offset(bOfRun, mul(step, bStep));
-        fetch(run, first, step, width);
+        fetch(run, first, step, width, right, bStep);
         for (int64_t j = 0; j < across; ++j)
           intrinsic("tileloadd64", {reg(6 + j), offset(right, j * tileBytes), i64(spec.rowBytes())});
         for (int64_t i = 0; i < down; ++i) {
@@ -178,12 +178,18 @@ private:
     return spec.bUnsigned ? "tdpbsud" : "tdpbssd";
   }
 
-  /// This tile's share of the panel that is needed next, into the second-level cache.
-  void fetch(Value run, Value first, Value step, Value width) {
+  /// This tile's share of the panel that is needed next, into the second-level cache; or, of the only tile, which leaves
+  /// nothing to others, what it reads itself some time after `right`, where a step has `stepBytes` bytes.
+  void fetch(Value run, Value first, Value step, Value width, Value right, Value stepBytes) {
     if (!spec.prefetch)
       return;
     Value group = arith::AddIOp::create(b, loc, mul(run, k), arith::AddIOp::create(b, loc, first, mul(step, width)));
     Value from = offset(next.from, mul(group, next.step)), length = mul(width, next.step);
+    if (spec.toSecondLevel) {
+      Value isOnly = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, next.step, i64(0));
+      from = arith::SelectOp::create(b, loc, isOnly, offset(right, aheadBytesToSecondLevel), from);
+      length = arith::SelectOp::create(b, loc, isOnly, stepBytes, length);
+    }
     scf::ForOp::create(b, loc, i64(0), length, i64(cacheLine), {}, [&](OpBuilder &, Location, Value at, ValueRange) {
       Value line = offset(from, at);
       auto address = [&](Value p) -> Value { return LLVM::PtrToIntOp::create(b, loc, b.getI64Type(), p); };
