@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
@@ -25,7 +25,7 @@ class Peer(Engine):
     packages = ("disc-compiler",)
     imports = ("disc", "torch.export", "torch._dynamo")
     quick = True
-    precisions: ClassVar[tuple[str, ...]] = ("f32", "int8")
+    precisions: ClassVar[tuple[str, ...]] = ("f32", "bf16", "int8")
     environment = ".venv"
 
     def compile(self) -> None:
@@ -33,7 +33,8 @@ class Peer(Engine):
         import disc
 
         workload = self.context.workload
-        options = disc.Options(threads=self.context.threads, cpu=cpu(self.context))
+        precision: Literal["f32", "bf16"] = "bf16" if workload.precision == "bf16" else "f32"
+        options = disc.Options(threads=self.context.threads, cpu=cpu(self.context), precision=precision)
         model = workload.build()
         if workload.precision == "int8":
             batches, shapes = workload.calibration(), workload.dynamic_shapes()

@@ -20,7 +20,7 @@ class Peer(Engine):
     title = "PyTorch eager"
     packages = ("torch",)
     quick = True
-    precisions = ("f32", "int8")  # in f32, which is the reference
+    precisions = ("f32", "bf16", "int8")  # in f32, which is the reference
 
     def compile(self) -> None:
         """Makes the module."""

@@ -1,4 +1,4 @@
-"""OpenVINO on what torch.export or TorchScript makes of the model, in f32, or in int8 by NNCF."""
+"""OpenVINO on what torch.export or TorchScript makes of the model, in f32, in bf16, or in int8 by NNCF."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Peer(Engine):
     imports = ("openvino",)
     tools: ClassVar[tuple[str, ...]] = ("torch", "openvino")
     quick = True
-    precisions: ClassVar[tuple[str, ...]] = ("f32", "int8")
+    precisions: ClassVar[tuple[str, ...]] = ("f32", "bf16", "int8")
     any_allocator = False  # with tcmalloc it dies of "free(): invalid pointer"; jemalloc was not tried
 
     @classmethod
@@ -75,7 +75,7 @@ class Peer(Engine):
 
         core = openvino.Core()
         config = {
-            "INFERENCE_PRECISION_HINT": "f32",
+            "INFERENCE_PRECISION_HINT": "bf16" if self.context.workload.precision == "bf16" else "f32",
             "KV_CACHE_PRECISION": "f32",
             "PERFORMANCE_HINT": "LATENCY",
             "NUM_STREAMS": 1,

@@ -40,7 +40,8 @@ class Workload:
     written: Callable[[Any], nn.Module] | None = None
     """Makes what `torch.export` takes of the model, if it does not take it as it is."""
     precision: str = "f32"
-    """In what engines may compute: `f32`, or `int8` for products and convolutions."""
+    """In what engines may compute: `f32`, `bf16` for products, attention and convolutions with sums in f32,
+    or `int8` for products and convolutions."""
     transformer: bool = False
     """Whether quantisers are told that the model is a transformer."""
 
@@ -103,6 +104,11 @@ class Workload:
             if not difference <= worst:
                 worst = difference if difference == difference else float("inf")
         return worst
+
+
+def in_bf16(workload: Workload) -> Workload:
+    """The workload for engines that may round what products and convolutions multiply to bf16."""
+    return replace(workload, title=f"{workload.title}, bf16", precision="bf16", tolerance=0.1)
 
 
 def in_int8(workload: Workload, *, transformer: bool = False) -> Workload:
