@@ -129,7 +129,10 @@ class Options:
                 f"precision={self.precision!r} is for CPUs: no stage has a pass 'disc-schedule-pack-weights' "
                 f"for target {pipeline.target!r}"
             )
-        return pipeline.configure("disc-schedule-pack-weights", f"precision={self.precision}")
+        for name in ("disc-schedule-winograd", "disc-schedule-pack-weights"):
+            if pipeline.has(name):
+                pipeline = pipeline.configure(name, f"precision={self.precision}")
+        return pipeline
 
     @staticmethod
     def _sanitized(pipeline: Pipeline) -> Pipeline:

@@ -77,14 +77,15 @@ LogicalResult disc::storeConvolution(KernelEmission &e, PointEmitter &points, Va
 
 ConvolutionInput::ConvolutionInput(KernelEmission &e, PointEmitter &points, IndexMath &m, ConvolutionInfo &info,
                                    ConvolutionChunks &chunks)
-    : e(e), b(e.builder), points(points), m(m), info(info), chunks(chunks), element(info.inputElement) {}
+    : e(e), b(e.builder), points(points), m(m), info(info), chunks(chunks), element(info.inputElement),
+      made(info.inputRead()) {}
 
 LogicalResult ConvolutionInput::plan() {
   buffer = BufferOperand::get(e.kernel, info.op.getInput(), e.shapes);
   if (!buffer)
     return info.op.emitError("the input of a convolution must be in a buffer");
   ArrayRef<SymExpr> strides = buffer->layout.strides;
-  copied = !info.isInside() || info.inputShift() != 0 || isPadded() ||
+  copied = !info.isInside() || info.inputShift() != 0 || made != element || isPadded() ||
            !(strides.back().isConstant(1) || info.groupInputs.isConstant(1));
   if (!copied) {
     auto of = [&](const ConvolutionInfo::Axis &a) { return a.dim < 0 ? SymExpr(0) : strides[a.dim]; };
@@ -161,7 +162,7 @@ void ConvolutionInput::copy(const ConvolutionChunk &chunk, Value group, Value to
       Value from = m.add(image, m.add(m.mul(depth, stride(z)), m.mul(at, stride(h))));
       Value dest = m.add(m.mul(tap, points.expr(zStride)), m.mul(line, points.expr(hStride)));
       copyLine(chunk, m.advance(points.operandPtr(buffer->argument), m.mul(from, byteSize(element))),
-               m.advance(to, m.mul(dest, byteSize(element))), inside);
+               m.advance(to, m.mul(dest, byteSize(made))), inside);
       return SmallVector<Value>();
     });
     return SmallVector<Value>();
@@ -198,7 +199,7 @@ void ConvolutionInput::copyMerged(const ConvolutionChunk &chunk, Value image, Va
           if (!shared)
             dest = m.add(dest, m.mul(kh, points.expr(hTap)));
           copyResults(chunk, kw, m.advance(points.operandPtr(buffer->argument), m.mul(from, byteSize(element))),
-                      m.advance(to, m.mul(dest, byteSize(element))), inside);
+                      m.advance(to, m.mul(dest, byteSize(made))), inside);
         });
       });
     });
@@ -214,11 +215,11 @@ void ConvolutionInput::copyResults(const ConvolutionChunk &chunk, Value tap, Val
   Value right = m.min(m.ceilDiv(m.max(m.sub(points.expr(w.input), first), zero), by), count);
   left = arith::SelectOp::create(b, m.loc, inside, left, count);
   right = m.max(right, left);
-  auto at = [&](Value ptr, Value elements) { return m.advance(ptr, m.mul(elements, byteSize(element))); };
-  zeros(to, m.mul(left, pixel));
-  copyPixels(at(from, m.mul(m.add(first, m.mul(left, w.stride)), stride(w))), at(to, m.mul(left, pixel)),
+  zeros(to, m.mul(padsWithZeros() ? count : left, pixel));
+  copyPixels(ofInput(from, m.mul(m.add(first, m.mul(left, w.stride)), stride(w))), ofCopy(to, m.mul(left, pixel)),
              m.sub(right, left), w.stride, 1);
-  zeros(at(to, m.mul(right, pixel)), m.mul(m.sub(count, right), pixel));
+  if (!padsWithZeros())
+    zeros(ofCopy(to, m.mul(right, pixel)), m.mul(m.sub(count, right), pixel));
 }
 
 /// One line of the chunk, of which `from` is the input's first element; zeros if it is not `inside`.
@@ -229,7 +230,6 @@ void ConvolutionInput::copyLine(const ConvolutionChunk &chunk, Value from, Value
   Value first = m.sub(m.mul(chunk.firstPosition, w.stride), m.constant(w.low));
   auto either = scf::IfOp::create(b, m.loc, inside, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
-  auto at = [&](Value ptr, Value elements) { return m.advance(ptr, m.mul(elements, byteSize(element))); };
   {
     b.setInsertionPointToStart(&either.getElseRegion().front());
     PointEmitter::Scope scope(points);
@@ -241,17 +241,19 @@ void ConvolutionInput::copyLine(const ConvolutionChunk &chunk, Value from, Value
   if (w.inputDilation == 1) {
     Value left = m.min(m.max(m.sub(zero, first), zero), width);
     Value right = m.min(m.max(m.sub(extent, first), left), width);
-    zeros(to, m.mul(left, pixel));
-    copyPixels(at(from, m.mul(m.add(first, left), step)), at(to, m.mul(left, pixel)), m.sub(right, left), 1, 1);
-    zeros(at(to, m.mul(right, pixel)), m.mul(m.sub(width, right), pixel));
+    zeros(to, m.mul(padsWithZeros() ? width : left, pixel));
+    copyPixels(ofInput(from, m.mul(m.add(first, left), step)), ofCopy(to, m.mul(left, pixel)), m.sub(right, left), 1,
+               1);
+    if (!padsWithZeros())
+      zeros(ofCopy(to, m.mul(right, pixel)), m.mul(m.sub(width, right), pixel));
     return;
   }
   zeros(to, m.mul(width, pixel));
   Value apart = m.constant(w.inputDilation);
   Value begin = m.min(m.ceilDiv(m.max(first, zero), apart), extent);
   Value end = m.max(m.min(m.ceilDiv(m.max(m.add(first, width), zero), apart), extent), begin);
-  copyPixels(at(from, m.mul(begin, step)), at(to, m.mul(m.sub(m.mul(begin, apart), first), pixel)), m.sub(end, begin),
-             1, w.inputDilation);
+  copyPixels(ofInput(from, m.mul(begin, step)), ofCopy(to, m.mul(m.sub(m.mul(begin, apart), first), pixel)),
+             m.sub(end, begin), 1, w.inputDilation);
 }
 
 /// `count` pixels, every `fromStep`-th, which end up `toStep` apart.
@@ -286,7 +288,7 @@ void ConvolutionInput::copyPixels(Value from, Value to, Value count, int64_t fro
     emitFor(b, m.loc, m.constant(0), channels, m.constant(1), {}, [&](Value c, ValueRange) {
       PointEmitter::Scope scope(points);
       Value source = m.advance(from, m.mul(m.mul(c, points.expr(channelStride)), bytes));
-      Value dest = m.advance(to, m.mul(c, bytes));
+      Value dest = ofCopy(to, c);
       vectors(count, [&](Value at, Value mask) {
         Value v = read(source, Idx(at, true), mask);
         points.store(dest, points.mulIdx(Idx(at, true), info.pixelInputs * SymExpr(toStep)), v, mask);
@@ -298,7 +300,7 @@ void ConvolutionInput::copyPixels(Value from, Value to, Value count, int64_t fro
   emitFor(b, m.loc, m.constant(0), count, m.constant(1), {}, [&](Value x, ValueRange) {
     PointEmitter::Scope scope(points);
     Value source = m.advance(from, m.mul(m.mul(x, points.expr(pixelStride)), bytes));
-    Value dest = m.advance(to, m.mul(m.mul(m.mul(x, toStep), pixel), bytes));
+    Value dest = ofCopy(to, m.mul(m.mul(x, toStep), pixel));
     vectors(channels, [&](Value c, Value mask) {
       Idx at = isRun ? Idx(c, true) : points.mulIdx(Idx(c, true), channelStride);
       points.store(dest, Idx(c, true), read(source, at, mask), mask);
@@ -314,6 +316,8 @@ void ConvolutionInput::copyRun(Value from, Value to, Value count) {
 /// Elements of the input as the product wants them.
 Value ConvolutionInput::read(Value from, const Idx &at, Value mask) {
   Value v = points.load(from, at, element, mask);
+  if (made != element)
+    return arith::TruncFOp::create(b, m.loc, isa<VectorType>(v.getType()) ? points.vectorOf(made) : made, v);
   return info.inputShift() == 0 ? v : arith::XOrIOp::create(b, m.loc, v, bytes(-128)).getResult();
 }
 
@@ -326,7 +330,7 @@ Value ConvolutionInput::bytes(int64_t code) {
 void ConvolutionInput::zeros(Value to, Value count) {
   Value zero = info.op.getOutside() != 0 || info.inputShift() != 0
                    ? bytes(info.op.getOutside() + info.inputShift())
-                   : arith::ConstantOp::create(b, m.loc, b.getZeroAttr(points.vectorOf(element))).getResult();
+                   : arith::ConstantOp::create(b, m.loc, b.getZeroAttr(points.vectorOf(made))).getResult();
   vectors(count, [&](Value at, Value mask) { points.store(to, Idx(at, true), zero, mask); });
 }
 

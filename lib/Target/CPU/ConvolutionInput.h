@@ -81,6 +81,10 @@ private:
   Value bytes(int64_t code);
   /// Whether pixels of the copy have more channels than those of the input. What is there is multiplied by zeros.
   bool isPadded() const { return !e.shapes.equal(info.pixelInputs, info.groupInputs); }
+  /// Whether that must not be what the memory has: no float times 0 is 0.
+  bool padsWithZeros() const { return isPadded() && isa<FloatType>(made); }
+  Value ofInput(Value ptr, Value elements) { return m.advance(ptr, m.mul(elements, byteSize(element))); }
+  Value ofCopy(Value ptr, Value elements) { return m.advance(ptr, m.mul(elements, byteSize(made))); }
   void copyPixels(Value from, Value to, Value count, int64_t fromStep, int64_t toStep);
   void vectors(Value count, function_ref<void(Value at, Value mask)> body);
   Value stride(const ConvolutionInfo::Axis &axis);
@@ -92,7 +96,7 @@ private:
   ConvolutionInfo &info;
   ConvolutionChunks &chunks;
   std::optional<BufferOperand> buffer;
-  Type element;
+  Type element, made; // of the input, and of its copy
   bool copied = true, merged = false;
   SymExpr zStride, hStride, wStride; // of what is copied, from position to position
 };

@@ -102,7 +102,7 @@ LogicalResult ConvolutionEmitter::emit() {
   addLevel(info.pixelInputs, SymExpr(1));
   if (levels.empty())
     levels.push_back({SymExpr(1), SymExpr(1)});
-  spec = {info.inputElement,       info.weightElement,        acc, lanes, vectors, /*prefetch=*/true,
+  spec = {info.inputRead(),        info.weightElement,        acc, lanes, vectors, /*prefetch=*/true,
           /*toSecondLevel=*/false, /*runs=*/levels.size() > 1};
   spec.together = info.together();
   spec.shifted = info.inputShift() != 0;
@@ -175,7 +175,7 @@ SmallVector<Value> ConvolutionEmitter::emitTask(Value task, Value lastChunk) {
   }
   emitFor(b, loc(), m.constant(0), chunk.lines, one, {}, [&](Value line, ValueRange) {
     PointEmitter::Scope inner(points);
-    Value start = m.advance(from, m.mul(m.mul(line, points.expr(input.lineStep)), byteSize(info.inputElement)));
+    Value start = m.advance(from, m.mul(m.mul(line, points.expr(input.lineStep)), byteSize(info.inputRead())));
     emitFor(b, loc(), chunk.firstTile, chunk.endTile, one, {}, [&](Value tile, ValueRange) {
       PointEmitter::Scope innermost(points);
       Value number = m.add(m.mul(line, tilesOfLine), m.sub(tile, chunk.firstTile));
@@ -190,7 +190,7 @@ SmallVector<Value> ConvolutionEmitter::emitTask(Value task, Value lastChunk) {
 /// `rows` results from position `first` of a line of the chunk on.
 void ConvolutionEmitter::emitTile(const ConvolutionChunk &chunk, Value from, Value line, Value first, Value rows,
                                   Value tileNumber) {
-  Value a = m.advance(from, m.mul(m.mul(first, points.expr(input.step)), byteSize(info.inputElement)));
+  Value a = m.advance(from, m.mul(m.mul(first, points.expr(input.step)), byteSize(info.inputRead())));
   Value skipped = m.mul(m.mul(tileNumber, share), depthCount);
   multiply(0, a, panelPtr, arith::ConstantOp::create(b, loc(), b.getBoolAttr(false)), rows, skipped);
   failedInside |= failed(emitEpilogue(chunk, line, first, rows));
@@ -200,7 +200,7 @@ void ConvolutionEmitter::emitTile(const ConvolutionChunk &chunk, Value from, Val
 void ConvolutionEmitter::multiply(size_t level, Value a, Value panel, Value accumulate, Value rows, Value skipped) {
   if (level + 2 >= levels.size())
     return multiplyBlocks(a, panel, accumulate, rows, skipped);
-  int64_t bytes = byteSize(info.inputElement), panelBytes = spec.panel() * byteSize(spec.b);
+  int64_t bytes = byteSize(info.inputRead()), panelBytes = spec.panel() * byteSize(spec.b);
   SymExpr inside(1);
   for (const Level &inner : ArrayRef(levels).drop_front(level + 1))
     inside *= inner.count;
@@ -220,7 +220,7 @@ void ConvolutionEmitter::multiply(size_t level, Value a, Value panel, Value accu
 /// of a part of one, whose sums are added in memory: the error of a sum then grows with the block, not with the filter.
 void ConvolutionEmitter::multiplyBlocks(Value a, Value panel, Value accumulate, Value rows, Value skipped) {
   constexpr int64_t blockTerms = 1024;
-  int64_t bytes = byteSize(info.inputElement), panelBytes = spec.panel() * byteSize(spec.b);
+  int64_t bytes = byteSize(info.inputRead()), panelBytes = spec.panel() * byteSize(spec.b);
   const Level &inner = levels.back();
   Level outer{SymExpr(1), SymExpr(0)};
   if (spec.runs)

@@ -37,6 +37,9 @@ struct ConvolutionInfo {
   bool isDepthwise = false;
   Type inputElement, weightElement, accumulator;
 
+  /// The elements that products read of the input: rounded beside weights in pairs of bf16.
+  Type inputRead() const { return together() == 2 ? weightElement : inputElement; }
+
   /// What is added to bytes of the input before they are multiplied, modulo 256.
   int64_t inputShift() const { return UnpackOp(panels) ? UnpackOp(panels).getLeftShift() : 0; }
   /// Channels side by side in a panel.

@@ -127,6 +127,11 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     Side side;
     if (own && type.getElementType().isInteger(8) && accumulator.isInteger(32) && (target.i8Dot || target.i8DotMixed))
       side = fours(own.getUnsignedInput(), own.getUnsignedWeight(), target);
+    // The input is rounded where it is copied.
+    bool halves = own && precision == "bf16" && target.multipliesHalves() && accumulator.isF32() &&
+                  type.getElementType().isF32() && !dims.batch.empty();
+    if (halves)
+      side.together = 2;
     for (int64_t d = 2; d < type.getRank(); ++d)
       dims.k.push_back(d);
     auto extent = [&](ArrayRef<int64_t> which) {
@@ -144,7 +149,9 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     shape.push_back(ShapedType::isDynamic(n) ? n : int64_t(llvm::divideCeil(n, panel)));
     int64_t k = extent(dims.k);
     shape.append({ShapedType::isDynamic(k) ? k : side.rows(k, type.getShape().back()), side.together * panel});
-    Type stored = side.together == 4 ? type.getElementType() : accumulator;
+    Type stored = side.together == 4 ? type.getElementType()
+                  : halves           ? Type(BFloat16Type::get(&getContext()))
+                                     : accumulator;
     auto packedType = RankedTensorType::get(shape, stored);
     Location loc = convolution->getLoc();
 
@@ -283,8 +290,8 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
           return;
         products.push_back(*product);
       }
-    bool halves = precision == "bf16" && target.bf16Tiles && target.vectorBits == 512 && canRound(kernel) &&
-                  llvm::all_of(products, isOfEvenCodes);
+    bool halves =
+        precision == "bf16" && target.multipliesHalves() && canRound(kernel) && llvm::all_of(products, isOfEvenCodes);
     for (Product &product : products)
       pack(kernel, product, target, shapes, halves);
   }

@@ -14,6 +14,10 @@ def Winograd : Pass<"disc-schedule-winograd", "::mlir::ModuleOp"> {
   let summary = "Convolutions by 3 x 3 kernels that are known at load in fewer multiplications";
   let dependentDialects = ["::mlir::disc::PlanDialect", "::mlir::disc::TensorDialect", "::mlir::arith::ArithDialect",
                            "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
+  let options = [
+    Option<"precision", "precision", "std::string", "\"f32\"",
+           "with bf16 convolutions stay what they are where the target multiplies tiles of bf16, which is faster">,
+  ];
 }
 
 def PackWeights : Pass<"disc-schedule-pack-weights", "::mlir::ModuleOp"> {
@@ -21,7 +25,7 @@ def PackWeights : Pass<"disc-schedule-pack-weights", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::disc::PlanDialect", "::mlir::disc::TensorDialect", "::mlir::arith::ArithDialect"];
   let options = [
     Option<"precision", "precision", "std::string", "\"f32\"",
-           "what f32 weights are kept as: f32, or bf16, which products widen as they read">,
+           "what f32 weights are kept as: f32, or bf16, which products widen as they read or multiply">,
   ];
 }
 

@@ -53,7 +53,7 @@ LogicalResult disc::scheduleConvolution(KernelOp kernel, ShapeAnalysis &shapes, 
   // that each core has several tasks.
   int64_t budget = target.l2Bytes / 2;
   // Of a convolution of each channel by itself, the panels of a chunk follow each other, and share the lines of memory.
-  SymExpr pixel = z.kernel * (info.isDepthwise ? info.groups : info.pixelInputs) * SymExpr(bytesOf(info.inputElement));
+  SymExpr pixel = z.kernel * (info.isDepthwise ? info.groups : info.pixelInputs) * SymExpr(bytesOf(info.inputRead()));
   SymExpr tileBytes = SymExpr(tile * w.stride) * h.window(one) * pixel;
   SymExpr chunkTiles =
       SymExpr::min(tiles, atLeastOne(SymExpr::floorDiv(SymExpr(budget), SymExpr::max(tileBytes, one))));
@@ -67,7 +67,7 @@ LogicalResult disc::scheduleConvolution(KernelOp kernel, ShapeAnalysis &shapes, 
   if (merges) {
     // Whole lines; each line of the result adds one to every copy.
     chunkTiles = tiles, positions = atLeastOne(w.output);
-    SymExpr line = positions * info.pixelInputs * SymExpr(bytesOf(info.inputElement)) * info.mergedCopies();
+    SymExpr line = positions * info.pixelInputs * SymExpr(bytesOf(info.inputRead())) * info.mergedCopies();
     fitting = SymExpr::floorDiv(SymExpr(budget), SymExpr::max(line, one));
   }
   SymExpr across = SymExpr::ceilDiv(tiles, chunkTiles);
@@ -80,7 +80,7 @@ LogicalResult disc::scheduleConvolution(KernelOp kernel, ShapeAnalysis &shapes, 
   if (merges)
     scratch = inputScratch +
               info.mergedCopies() * info.mergedLines(chunkRows) * positions * info.pixelInputs *
-                  SymExpr(bytesOf(info.inputElement)) +
+                  SymExpr(bytesOf(info.inputRead())) +
               SymExpr(64);
   else if (!info.isDepthwise)
     scratch = inputScratch + h.window(chunkRows) * width * pixel + SymExpr(64);

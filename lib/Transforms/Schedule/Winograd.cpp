@@ -44,8 +44,12 @@ namespace {
 constexpr double transform[4][3] = {{1, 0, 0}, {0.5, 0.5, 0.5}, {0.5, -0.5, 0.5}, {0, 0, 1}};
 
 struct Winograd : disc::impl::WinogradBase<Winograd> {
+  using WinogradBase::WinogradBase;
+
   void runOnOperation() override {
     TargetInfo target = TargetInfo::get(getOperation());
+    if (precision == "bf16" && target.multipliesHalves())
+      return;
     ShapeAnalysis shapes(getOperation());
     SmallVector<KernelOp> kernels;
     for (auto func : getOperation().getOps<func::FuncOp>())

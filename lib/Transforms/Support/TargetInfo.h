@@ -23,6 +23,8 @@ struct TargetInfo {
   int64_t panelColumns(int64_t bits, std::optional<int64_t> maxColumns = std::nullopt, bool floats = true) const;
   /// Rows of a register tile with panels of so many columns; of a product of tiles if `tiles` is set.
   int64_t tileRows(int64_t bits, int64_t columns, bool tiles = false) const;
+  /// Whether pairs of bf16 in panels of two vectors are multiplied as tiles.
+  bool multipliesHalves() const { return bf16Tiles && vectorBits == 512; }
   /// Whether products with panels of `element`, so many values of k side by side, are products of tiles.
   bool multipliesTiles(int64_t together, Type element) const {
     return (together == 4 && i8Tiles) || (together == 2 && element.isBF16() && bf16Tiles);
