@@ -316,8 +316,11 @@ void ConvolutionInput::copyRun(Value from, Value to, Value count) {
 /// Elements of the input as the product wants them.
 Value ConvolutionInput::read(Value from, const Idx &at, Value mask) {
   Value v = points.load(from, at, element, mask);
+  // Denormals become 0, as which the product would read them.
   if (made != element)
-    return arith::TruncFOp::create(b, m.loc, isa<VectorType>(v.getType()) ? points.vectorOf(made) : made, v);
+    return LLVM::CallIntrinsicOp::create(b, m.loc, Type(points.vectorOf(made)),
+                                         b.getStringAttr("llvm.x86.avx512bf16.cvtneps2bf16.512"), ValueRange{v})
+        .getResult(0);
   return info.inputShift() == 0 ? v : arith::XOrIOp::create(b, m.loc, v, bytes(-128)).getResult();
 }
 

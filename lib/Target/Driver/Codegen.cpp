@@ -101,7 +101,7 @@ static StringRef keepInit(llvm::Module &module, const HostTarget &target) {
   const Need needs[] = {{"tdpbf16", "tiles of bf16", target.bf16Tiles},
                         {".tdpb", "tiles of bytes", target.i8Tiles},
                         {"dpbf16", "bf16", target.bf16Dot},
-                        {"cvtne2ps2bf16", "tiles of bf16", target.bf16Tiles},
+                        {"avx512bf16.cvtne", "tiles of bf16", target.bf16Tiles},
                         {"vpdpb", "bytes", target.i8DotMixed},
                         {"512", "vectors of 512 bits", target.vectorBits >= 512},
                         {"avx2", "vectors of 256 bits", target.vectorBits >= 256}};

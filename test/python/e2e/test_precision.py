@@ -108,6 +108,40 @@ def test_codes_beside_bf16(kind):
         assert (got - want).norm() <= 2**-7 * want.norm(), size
 
 
+CONVOLUTIONS = {
+    "stem": nn.Conv2d(3, 64, 7, stride=2, padding=3),
+    "merged lines": nn.Conv2d(64, 64, 3, padding=1),
+    "steps": nn.Conv2d(64, 96, 3, stride=2, padding=1),
+    "one by one with steps": nn.Conv2d(64, 130, 1, stride=2),
+    "odd channels, dilated": nn.Conv2d(5, 7, 3, padding=2, dilation=2),
+    "groups of odd channels": nn.Conv2d(6, 8, 3, groups=2),
+    "one channel": nn.Conv2d(1, 17, 5),
+    "transposed": nn.ConvTranspose2d(16, 8, 3, stride=2, padding=1),
+    "depthwise": nn.Conv2d(16, 16, 3, groups=16, padding=1),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions_in_bf16(name):
+    """Where the CPU multiplies tiles of bf16, convolutions do, too; elsewhere, and of each channel by itself, in f32."""
+    torch.manual_seed(0)
+    module = nn.Sequential(CONVOLUTIONS[name], nn.ReLU()).eval()
+    channels = CONVOLUTIONS[name].in_channels
+    dims = ({0: Dim("b", min=1, max=8), 2: Dim("h", min=8, max=200), 3: Dim("w", min=8, max=200)},)
+    options = disc.Options(precision="bf16", threads=2)
+    model = disc.compile(module, (torch.randn(2, channels, 16, 18),), dynamic_shapes=dims, options=options)
+    halves = _native.host_target()["bf16_tiles"] and name != "depthwise"
+    assert ("xbf16>" in model.ir("schedule")) == halves
+    for b, h, w in ((1, 8, 8), (2, 9, 31), (1, 33, 65), (3, 16, 16), (1, 100, 17), (1, 8, 200), (2, 8, 9)):
+        x = torch.randn(b, channels, h, w)
+        with torch.no_grad():
+            want = module(x)
+        got = model(x)
+        assert got.shape == want.shape
+        # Both factors are rounded to 8 bits.
+        assert (got - want).norm() <= (2**-7 if halves else 1e-6) * want.norm(), (b, h, w)
+
+
 def test_other_precisions_are_refused():
     with pytest.raises(ValueError, match="precision: expected 'f32' or 'bf16', got 'f16'"):
         disc.Options(precision="f16")
