@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ class Peer(Engine):
     title = "PyTorch eager"
     packages = ("torch",)
     quick = True
-    precisions = ("f32", "bf16", "int8")  # in f32, which is the reference
+    precisions: ClassVar[tuple[str, ...]] = ("f32", "bf16", "int8")  # in f32, which is the reference
 
     def compile(self) -> None:
         """Makes the module."""

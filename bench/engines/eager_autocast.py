@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ class Peer(eager.Peer):
     """Eager mode, in which products and convolutions multiply bf16."""
 
     title = "PyTorch autocast"
-    precisions = ("bf16",)
+    precisions: ClassVar[tuple[str, ...]] = ("bf16",)
 
     def bind(self, shape: Shape, inputs: tuple[Tensor, ...]) -> Callable[[], Any]:
         """A call of the module."""

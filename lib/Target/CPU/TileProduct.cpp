@@ -178,8 +178,8 @@ private:
     return spec.bUnsigned ? "tdpbsud" : "tdpbssd";
   }
 
-  /// This tile's share of the panel that is needed next, into the second-level cache; or, of the only tile, which leaves
-  /// nothing to others, what it reads itself some time after `right`, where a step has `stepBytes` bytes.
+  /// This tile's share of the panel that is needed next, into the second-level cache; or, of the only tile, which
+  /// leaves nothing to others, what it reads itself some time after `right`, where a step has `stepBytes` bytes.
   void fetch(Value run, Value first, Value step, Value width, Value right, Value stepBytes) {
     if (!spec.prefetch)
       return;
