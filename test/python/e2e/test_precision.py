@@ -123,7 +123,7 @@ CONVOLUTIONS = {
 
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_convolutions_in_bf16(name):
-    """Convolutions multiply tiles of bf16 where the CPU does; those of each channel by itself, and elsewhere, are f32."""
+    """Convolutions multiply tiles of bf16 where the CPU does, except those of each channel by itself."""
     torch.manual_seed(0)
     module = nn.Sequential(CONVOLUTIONS[name], nn.ReLU()).eval()
     channels = CONVOLUTIONS[name].in_channels
