@@ -33,6 +33,10 @@ ConvolutionInfo ConvolutionInfo::get(ConvolutionOp op, ShapeAnalysis &shapes) {
   return info;
 }
 
+bool disc::multipliesBf16(ConvolutionOp op) {
+  return getElementTypeOrSelf(op.getInput()).isBF16() && getElementTypeOrSelf(op.getWeight()).isBF16();
+}
+
 bool ConvolutionInfo::mergesLines(int64_t rows, ShapeAnalysis &shapes) const {
   const Axis &h = axes[1], &w = axes[2];
   std::optional<int64_t> width = shapes.range(w.output).max, lines = shapes.range(h.output).max;

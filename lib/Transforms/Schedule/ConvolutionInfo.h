@@ -65,6 +65,9 @@ struct ConvolutionInfo {
   static FailureOr<ConvolutionInfo> get(Operation *kernel, Block &body, ShapeAnalysis &shapes);
 };
 
+/// Whether input and weights are bf16.
+bool multipliesBf16(ConvolutionOp op);
+
 /// Blocks of 2 x 2 results along spatial dimension `d` of Winograd's way. With dilated taps those of each residue are
 /// counted apart: block `i` has positions `2 * dilation * (i / dilation) + i % dilation`, and `dilation` further.
 SymExpr blocksOfWinograd(WinogradOp op, int64_t d, ShapeAnalysis &shapes);

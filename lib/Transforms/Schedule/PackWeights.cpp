@@ -127,9 +127,9 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     Side side;
     if (own && type.getElementType().isInteger(8) && accumulator.isInteger(32) && (target.i8Dot || target.i8DotMixed))
       side = fours(own.getUnsignedInput(), own.getUnsignedWeight(), target);
-    // The input is rounded where it is copied.
-    bool halves = own && precision == "bf16" && target.multipliesHalves() && accumulator.isF32() &&
-                  type.getElementType().isF32() && !dims.batch.empty();
+    // An input of f32 is rounded where it is copied.
+    bool halves = own && target.multipliesHalves() && accumulator.isF32() && !dims.batch.empty() &&
+                  (precision == "bf16" || multipliesBf16(own));
     if (halves)
       side.together = 2;
     for (int64_t d = 2; d < type.getRank(); ++d)

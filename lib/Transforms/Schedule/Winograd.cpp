@@ -48,8 +48,6 @@ struct Winograd : disc::impl::WinogradBase<Winograd> {
 
   void runOnOperation() override {
     TargetInfo target = TargetInfo::get(getOperation());
-    if (precision == "bf16" && target.multipliesHalves())
-      return;
     ShapeAnalysis shapes(getOperation());
     SmallVector<KernelOp> kernels;
     for (auto func : getOperation().getOps<func::FuncOp>())
@@ -58,7 +56,7 @@ struct Winograd : disc::impl::WinogradBase<Winograd> {
     for (KernelOp kernel : kernels)
       if (isa<ConvolutionKindAttr>(kernel.getKind()))
         for (auto op : llvm::make_early_inc_range(kernel.getBody().front().getOps<ConvolutionOp>()))
-          if (pays(kernel, op, target, shapes))
+          if (!isFasterByTiles(op, target) && pays(kernel, op, target, shapes))
             rewrite(kernel, op);
   }
 
@@ -70,6 +68,11 @@ struct Winograd : disc::impl::WinogradBase<Winograd> {
     if (isa<ParameterOp>(def) || def->hasTrait<OpTrait::ConstantLike>())
       return true;
     return (isView(def) || isa<KernelOp>(def)) && llvm::all_of(def->getOperands(), isKnownAtLoad);
+  }
+
+  bool isFasterByTiles(ConvolutionOp op, const TargetInfo &target) const {
+    return target.multipliesHalves() && (precision == "bf16" || multipliesBf16(op)) &&
+           getElementTypeOrSelf(op.getResult()).isF32();
   }
 
   static bool pays(KernelOp kernel, ConvolutionOp op, const TargetInfo &target, ShapeAnalysis &shapes) {

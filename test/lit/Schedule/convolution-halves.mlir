@@ -7,13 +7,12 @@ module attributes {disc_plan.target = #disc_plan.target<vector_bits = 512, bf16_
   disc_shape.symbol @B min 1 max 8
   disc_shape.symbol @H min 8 max 256
 
-  // CHECK: disc_plan.global @[[PANELS:.*]] : tensor<1x2x144x64xbf16>
-  // CHECK-LABEL: func.func @init
-  // CHECK: disc_tensor.pack %{{.*}} batch [0] n [1] k [2, 3, 4] panel 32 together 2 : tensor<1x64x3x3x31xf32> -> tensor<1x2x144x64xbf16>
   // CHECK-LABEL: func.func @main
   // CHECK: disc_plan.kernel convolution
   // CHECK-SAME: schedule = #disc_plan.convolution<rows = 32, columns = 32
   // CHECK: disc_tensor.convolution %{{.*}} : tensor<?x?x?x31xf32>, tensor<1x64x3x3x31xbf16> -> tensor<?x?x?x64xf32>
+  // CHECK-LABEL: func.func @init
+  // CHECK: disc_tensor.pack %{{.*}} batch [0] n [1] k [2, 3, 4] panel 32 together 2 : tensor<1x64x3x3x31xf32> -> tensor<1x2x144x64xbf16>
   // F32: disc_tensor.winograd
   func.func @main(%x: tensor<?x?x?x31xf32> {disc_shape.dims = #disc_shape.dims<[B, H, H, 31]>}) -> (tensor<?x?x?x64xf32> {disc_shape.dims = #disc_shape.dims<[B, H, H, 64]>}) {
     %w = disc_tensor.parameter "w" : tensor<1x64x3x3x31xf32>

@@ -1,5 +1,7 @@
 """``Options(precision="bf16")``: weights of products as bf16, sums in f32."""
 
+import copy
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -140,6 +142,23 @@ def test_convolutions_in_bf16(name):
         assert got.shape == want.shape
         # Both factors are rounded to 8 bits.
         assert (got - want).norm() <= (2**-7 if halves else 1e-6) * want.norm(), (b, h, w)
+
+
+@pytest.mark.parametrize("name", ["stem", "merged lines", "odd channels, dilated"])
+def test_convolutions_of_bf16(name):
+    """A model in bf16 needs no option; sums are f32, rounded at their end."""
+    torch.manual_seed(0)
+    module = copy.deepcopy(CONVOLUTIONS[name]).bfloat16().eval()
+    dims = ({0: Dim("b", min=1, max=8), 2: Dim("h", min=8, max=200), 3: Dim("w", min=8, max=200)},)
+    example = torch.randn(2, module.in_channels, 16, 18).bfloat16()
+    model = disc.compile(module, (example,), dynamic_shapes=dims)
+    assert ("together 2" in model.ir("schedule")) == _native.host_target()["bf16_tiles"]
+    for b, h, w in ((1, 8, 8), (2, 9, 31), (1, 33, 65), (1, 100, 17), (2, 8, 9)):
+        x = torch.randn(b, module.in_channels, h, w).bfloat16()
+        with torch.no_grad():
+            want = copy.deepcopy(module).double()(x.double())
+        # One rounding of the sum, and those of its terms.
+        assert ((model(x).double() - want).abs() <= 2**-8 * want.abs() + 1e-4).all(), (b, h, w)
 
 
 def test_other_precisions_are_refused():
