@@ -124,7 +124,7 @@ static bool hasSlowBf16Dot(StringRef cpu) {
 /// Of the lines that a core misses, the first-level cache waits for 16 at a time, the second-level one for 48, and what
 /// the hardware fetches ahead ends with each page of 4 KB. Measured on a Xeon with AMX (docs/performance.md), where
 /// products of one row with codes of 4 bits took 0.43 of the time.
-static bool isIntelServer(StringRef cpu) {
+static bool isIntel(StringRef cpu) {
   return !cpu.empty() && cpu != "generic" && !cpu.starts_with("x86-64") && !cpu.starts_with("znver");
 }
 
@@ -143,7 +143,7 @@ static void setVectors(HostTarget &target, llvm::function_ref<bool(StringRef)> h
     target.i8DotMixed = avx512 ? has("avx512vnni") : has("avxvnni");
     target.i8Tiles = avx512 && has("amx-int8");
     target.bf16Tiles = avx512 && has("amx-bf16") && has("avx512bf16");
-    target.fetchToL2 = avx512 && isIntelServer(target.cpu);
+    target.fetchToL2 = avx512 && isIntel(target.cpu);
   } else {
     target.vectorBits = target.sveBits ? target.sveBits : 128; // NEON
     target.vectorRegisters = triple.isAArch64() ? 32 : 16;

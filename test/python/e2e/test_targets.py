@@ -170,6 +170,13 @@ def test_named_cpus_multiply_and_add_at_once(tmp_path):
     assert "vfmadd" not in "".join(assembly(tmp_path, cpu="x86-64-v2").values())
 
 
+def test_weights_of_few_rows_on_cpus_of_intel(tmp_path):
+    """One row fetches its weights to the second-level cache, and leaves them to the hardware on other CPUs."""
+    code = assembly(tmp_path, cpu="sapphirerapids")
+    assert "prefetcht1" in code["product_f32_f32_f32_x32_p2_r1"]
+    assert "prefetch" not in assembly(tmp_path, cpu="znver4")["product_f32_f32_f32_x32_p_r1"]
+
+
 def test_what_is_not_there(tmp_path):
     def refused(match, **options):
         with pytest.raises(ValueError, match=match):
