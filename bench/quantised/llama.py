@@ -105,6 +105,7 @@ def main() -> None:
     parser.add_argument("--past", type=int, nargs="*", default=[0, 128, 1024, 4096], help="tokens before a step")
     parser.add_argument("--prompt", type=int, nargs="*", default=[32, 128, 512], help="tokens of prompts")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each engine for each row (default: 3)")
+    parser.add_argument("--precision", choices=("f32", "bf16"), default="f32", help="of DISC (default: f32)")
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
     if options.write:
@@ -121,7 +122,7 @@ def main() -> None:
         verbose=False,
     )
     model: Any = disc.gguf.load(options.path)
-    lm = disc.hf.compile_causal_lm(model, options=disc.Options(threads=options.threads))
+    lm = disc.hf.compile_causal_lm(model, options=disc.Options(threads=options.threads, precision=options.precision))
     rng = np.random.default_rng(0)
 
     def prompt(length: int) -> list[int]:
