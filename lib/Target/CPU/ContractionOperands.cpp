@@ -165,6 +165,13 @@ Value ContractionEmitter::packLhs(const Task &task) {
               PointEmitter::Scope scope(points);
               copyVector(coordinates, r, whole, points.tailMask(m.sub(depthCount, whole)));
             }
+            // What is read beside the last value meets a weight of 0, and must be finite.
+            if (info.together() > 1 && isa<FloatType>(acc) &&
+                !shapes.divisible(info.size(info.depth), info.together())) {
+              Value end = m.add(m.mul(m.sub(r, task.firstRow), points.expr(lhsRowStride)), depthCount);
+              Value none = arith::ConstantOp::create(b, loc(), b.getZeroAttr(info.lhsRead()));
+              points.store(base, points.uniform(end), none);
+            }
             return m.next(coordinates, rowSizes);
           });
   return ok ? base : Value();
