@@ -788,3 +788,9 @@ def test_a_branch_on_a_number_of_chunks_that_is_0_in_the_example(example):
     for n in (1, 3, 16, 17, 40, 64, 100):
         x = torch.randn(3, n)
         torch.testing.assert_close(model(x), fn(x))
+
+
+@pytest.mark.parametrize("shift", [1, -1, 3, -5])
+def test_rolls_of_what_must_have_an_element(shift):
+    """Remainders by a size that another operation requires to be 1 or more: they are less than the size."""
+    compare(lambda x: (x - x.roll(shift, 0), x.min()), (3,), exact=True)
