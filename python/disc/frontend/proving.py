@@ -286,7 +286,20 @@ def proved_by_trying() -> Iterator[None]:
             given["hint"] = None
         return original(**given)
 
+    inserting = False
+
+    def insert_assertions(original: Any, *args: Any) -> Any:
+        # All of them narrowed the ranges where they were traced, and what a region learnt was forgotten at its end.
+        nonlocal inserting
+        inserting = True
+        try:
+            return original(*args)
+        finally:
+            inserting = False
+
     def refine_ranges(original: Any, self: ShapeEnv, expr: Any) -> None:
+        if inserting:
+            return
         # Sizes that a data-dependent size is compared with may be 0 and 1 if the user declared that.
         wider = declared_ranges(self, expr.free_symbols) if free_unbacked_symbols(expr) else {}
         before = {symbol: self.var_to_range[symbol] for symbol in wider}
@@ -307,6 +320,7 @@ def proved_by_trying() -> Iterator[None]:
                 patches.EVALUATE_STATIC: evaluate_static,
                 patches.EVALUATE_EXPR: evaluate_expr,
                 patches.REFINE_RANGES: refine_ranges,
+                patches.INSERT_ASSERTIONS: insert_assertions,
             }
         ):
             yield

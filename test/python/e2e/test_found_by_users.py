@@ -794,3 +794,19 @@ def test_a_branch_on_a_number_of_chunks_that_is_0_in_the_example(example):
 def test_rolls_of_what_must_have_an_element(shift):
     """Remainders by a size that another operation requires to be 1 or more: they are less than the size."""
     compare(lambda x: (x - x.roll(shift, 0), x.min()), (3,), exact=True)
+
+
+def test_a_loop_of_no_steps_after_another_loop():
+    """What the steps of a loop know of a number that an earlier loop computed does not hold where there is no step."""
+
+    def fn(x: Tensor) -> Tensor:
+        size = 1
+        while size < x.shape[0]:
+            size *= 2
+        tree = torch.ones(2 * size)
+        tree[size : size + x.shape[0]] = x
+        for i in range(size - 1, 0, -1):
+            tree[i] = tree[2 * i] + tree[2 * i + 1]
+        return tree
+
+    compare(fn, (), exact=True)
