@@ -810,3 +810,22 @@ def test_a_loop_of_no_steps_after_another_loop():
         return tree
 
     compare(fn, (), exact=True)
+
+
+def test_a_side_of_a_branch_whose_size_must_be_1():
+    """What the else side knows of a size, that it is 1, is not known of the other side's result."""
+
+    def fn(x: Tensor) -> tuple[Tensor, int]:
+        if x.shape[0] > 1:
+            y, n = torch.stack([x[i] * 2 for i in range(x.shape[0])]), x.shape[0]
+        else:
+            y, n = x.mean(0, keepdim=True), 1
+        return y, n
+
+    for low in (0, 1):
+        model = disc.compile(fn, (torch.randn(5, 3),), dynamic_shapes=({0: Dim("n", min=low)},))
+        for n in (7, 1, 2):
+            x = torch.randn(n, 3)
+            got, expected = model(x), fn(x)
+            torch.testing.assert_close(got[0], expected[0])
+            assert got[1] == expected[1]
