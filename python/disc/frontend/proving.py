@@ -11,7 +11,7 @@ import functools
 import inspect
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -63,11 +63,14 @@ class _Prover:
             if isinstance(source, TensorPropertySource):
                 self._given[id(env), symbol] = 0
         elif isinstance(constraint, StrictMinMaxConstraint):
-            low, high = constraint.vr.lower, constraint.vr.upper
-            if low.is_Integer:
-                self._given[id(env), symbol] = int(low)
-            if low.is_Integer and high.is_Integer and int(high) - int(low) < _MOST:
-                self._ranges[id(env), symbol] = range(int(low), int(high) + 1)
+            self.restrict(env, symbol, constraint.vr.lower, constraint.vr.upper)
+
+    def restrict(self, env: ShapeEnv, symbol: sympy.Symbol, low: Any, high: Any) -> None:
+        """Notes the range that the user declared for a symbol."""
+        if low.is_Integer:
+            self._given[id(env), symbol] = int(low)
+        if low.is_Integer and high.is_Integer and int(high) - int(low) < _MOST:
+            self._ranges[id(env), symbol] = range(int(low), int(high) + 1)
 
     def least(self, env: ShapeEnv, symbol: sympy.Symbol) -> int | None:
         """The least extent that the user declared for a symbol."""
@@ -206,6 +209,21 @@ def declared_ranges(env: ShapeEnv, symbols: Iterable[sympy.Symbol]) -> dict[symp
             if least is not None and known is not None and known.lower == 2 > least:
                 found[symbol] = ValueRanges(sympy.Integer(least), known.upper)
     return found
+
+
+@contextmanager
+def declared(env: ShapeEnv | None, ranges: Mapping[sympy.Symbol, Any]) -> Iterator[None]:
+    """While it is active, the ranges of a traced program's inputs are those that the user declared: what a branch knows
+    of an extent follows from them, as it did when the program was traced."""
+    prover = _Prover()
+    for symbol, known in ranges.items():
+        if env is not None and symbol in env.backed_var_to_val and known.lower.is_Integer:
+            prover.restrict(env, symbol, known.lower, known.upper)
+    _active.append(prover)
+    try:
+        yield
+    finally:
+        _active.pop()
 
 
 def may_be_empty(env: ShapeEnv, symbol: sympy.Symbol) -> bool:

@@ -142,8 +142,8 @@ REFINE_RANGES = Patch(
 )
 INSERT_ASSERTIONS = Patch(
     "torch.export._trace:apply_runtime_assertion_pass",
-    "frontend/proving.py: conditions that are inserted into the traced graph narrow no ranges: those of a step of a loop"
-    " or of a side of a branch hold only there. Without it a loop of no steps is refused.",
+    "frontend/proving.py: conditions that are inserted into the traced graph narrow no ranges: those of a loop's step"
+    " or a branch's side hold only there. Without it a loop of no steps is refused.",
     "(gm, graph_signature)",
 )
 LOG_GUARD = Patch(

@@ -829,3 +829,40 @@ def test_a_side_of_a_branch_whose_size_must_be_1():
             got, expected = model(x), fn(x)
             torch.testing.assert_close(got[0], expected[0])
             assert got[1] == expected[1]
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_size_that_must_be_1_on_one_side_is_broadcast_there(in_place):
+    weight = torch.randn(4, generator=torch.Generator().manual_seed(0))
+
+    def fn(x: Tensor) -> Tensor:
+        y = torch.ones(4) if in_place else weight
+        if x.shape[0] > 1:
+            part = x.sum(0, keepdim=True)
+        else:
+            part = x
+        if x.shape[0] > 1:
+            y = y * part
+        elif in_place:
+            y += x
+        else:
+            y = y * x
+        return y
+
+    compare(fn, ())
+
+
+def test_outer_products_of_a_size_that_must_be_1():
+    """Also where the program is traced again to decompose it: a stride needs that."""
+
+    def fn(x: Tensor, y: Tensor) -> Tensor:
+        if x.shape[0] > 1:
+            z = x[1:, :2] * 2
+        else:
+            row = x.squeeze(0)
+            z = (row[:, None] @ (row + 1)[None])[:1, :2]
+        count = (y > 0).nonzero().shape[0]
+        chosen = y[y > 0].repeat(2).reshape(count, 2, -1)
+        return z.reshape(z.shape[0], -1).sum() + chosen.sum() + torch.empty_like(x).stride(0)
+
+    compare(fn, (3,), ())
