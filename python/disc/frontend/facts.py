@@ -117,7 +117,7 @@ def assume(expr: Any) -> None:
     if isinstance(expr, sympy.Eq):
         for symbol, value in ((expr.lhs, expr.rhs), (expr.rhs, expr.lhs)):
             if symbol.is_Symbol and symbol not in value.free_symbols:
-                env.replacements[symbol] = value
+                _replace(env, symbol, value)
                 break
     else:
         for symbol in expr.free_symbols:
@@ -133,8 +133,17 @@ def _narrow(env: ShapeEnv, expr: Any, symbol: sympy.Symbol) -> None:
         if narrow is not None:
             env.var_to_range[symbol] = narrow
             if narrow.lower == narrow.upper:
-                env.replacements[symbol] = narrow.lower
+                _replace(env, symbol, narrow.lower)
             return
+
+
+def _replace(env: ShapeEnv, symbol: sympy.Symbol, value: Any) -> None:
+    """Notes the value of a symbol, and of those that are known to equal it, as dims of one name do."""
+    for same in [other for other, known in env.replacements.items() if known == symbol] + [symbol]:
+        env.replacements[same] = value
+        if value.is_Integer:
+            # PyTorch would intersect the range with the value, which torch.export may have excluded from it.
+            env.var_to_range[same] = ValueRanges(value, value)
 
 
 def narrowed(
