@@ -143,7 +143,7 @@ REFINE_RANGES = Patch(
 INSERT_ASSERTIONS = Patch(
     "torch.export._trace:apply_runtime_assertion_pass",
     "frontend/proving.py: conditions that are inserted into the traced graph narrow no ranges: those of a loop's step"
-    " or a branch's side hold only there. Without it a loop of no steps is refused.",
+    " or a branch's side hold only there. Without it a loop of no steps is an error.",
     "(gm, graph_signature)",
 )
 LOG_GUARD = Patch(

@@ -866,3 +866,12 @@ def test_outer_products_of_a_size_that_must_be_1():
         return z.reshape(z.shape[0], -1).sum() + chosen.sum() + torch.empty_like(x).stride(0)
 
     compare(fn, (3,), ())
+
+
+def test_narrow_by_numbers_in_tensors():
+    def fn(x: Tensor) -> tuple[Tensor, Tensor]:
+        count = (x > 0).sum(1).max()
+        wide = torch.cat([x.new_zeros(x.shape[0], count), x], -1)
+        return wide.narrow(-1, count, wide.size(-1) - count), torch.narrow(x, 1, start=0, length=count)
+
+    compare(fn, (3,), exact=True)
