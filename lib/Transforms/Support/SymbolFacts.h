@@ -73,6 +73,7 @@ private:
   Range sumRange(const SymExpr &expr) const;
   Range cornerRange(const SymExpr &expr) const;
   std::optional<int64_t> shiftedMin(const SymExpr &expr) const;
+  SmallVector<SymExpr> remainderFacts(const SymExpr &expr) const;
   bool nonNegative(const SymExpr &expr, ArrayRef<SymExpr> assumed, unsigned depth) const;
 
   llvm::StringMap<Symbol> symbols;

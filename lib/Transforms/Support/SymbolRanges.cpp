@@ -6,7 +6,7 @@
 //     S * 3 - S * B with B >= 1;
 //   - the expression around the lower bounds, which needs no upper bounds:
 //     S * S - S = s * s + 3 * s + 2 for S = 2 + s;
-//   - d * (a floordiv d) as a - a mod d.
+//   - d * (a floordiv d) as a - a mod d, which is less than d.
 //
 //===----------------------------------------------------------------------===//
 
@@ -249,25 +249,49 @@ std::optional<int64_t> SymbolFacts::shiftedMin(const SymExpr &expr) const {
   return sum.constantTerm();
 }
 
-/// d * (a floordiv d) as a - a mod d, where the coefficient allows.
-static SymExpr unfoldDivisions(const SymExpr &expr) {
-  SymExpr result;
-  for (const SymTerm &term : expr.terms()) {
-    auto it = llvm::find_if(term.factors, [&](const SymAtom &atom) {
-      return atom.kind() == Kind::FloorDiv && atom.args()[1].isConstant() &&
-             term.coefficient % atom.args()[1].constant() == 0;
-    });
-    if (it == term.factors.end()) {
-      result += SymExpr::fromTerms({term});
-      continue;
+/// Whether `atom` is a factor of `term`, once.
+static bool hasOnce(const SymTerm &term, const SymAtom &atom) { return llvm::count(term.factors, atom) == 1; }
+
+/// d * (a floordiv d) as a - a mod d, where what multiplies the quotient has the divisor as a factor.
+static SymExpr unfoldDivisions(SymExpr expr) {
+  std::vector<SymAtom> quotients;
+  for (const SymTerm &term : expr.terms())
+    for (const SymAtom &atom : term.factors)
+      if (atom.kind() == Kind::FloorDiv && !llvm::is_contained(quotients, atom))
+        quotients.push_back(atom);
+  for (const SymAtom &quotient : quotients) {
+    const SymExpr &numerator = quotient.args()[0], &divisor = quotient.args()[1];
+    SmallVector<SymTerm> multipliers, rest;
+    for (const SymTerm &term : expr.terms()) {
+      if (!hasOnce(term, quotient)) {
+        rest.push_back(term);
+        continue;
+      }
+      SymTerm multiplier = term;
+      multiplier.factors.erase(llvm::find(multiplier.factors, quotient));
+      // By constants, each term for itself.
+      if (divisor.isConstant() && term.coefficient % divisor.constant() != 0)
+        rest.push_back(term);
+      else
+        multipliers.push_back(multiplier);
     }
-    const SymExpr &numerator = it->args()[0], &divisor = it->args()[1];
-    SymMonomial others(term.factors);
-    others.erase(others.begin() + (it - term.factors.begin()));
-    result += SymExpr::fromTerms({{term.coefficient / divisor.constant(), others}}) *
-              (numerator - SymExpr::mod(numerator, divisor));
+    std::optional<SymExpr> count = SymExpr::exactDiv(SymExpr::fromTerms(multipliers), divisor);
+    if (count && !count->isConstant(0))
+      expr = SymExpr::fromTerms(rest) + *count * (numerator - SymExpr::mod(numerator, divisor));
+    if (!expr.isDefined())
+      break;
   }
-  return result;
+  return expr;
+}
+
+/// Facts about the remainders in `expr`: one less than the divisor at most.
+SmallVector<SymExpr> SymbolFacts::remainderFacts(const SymExpr &expr) const {
+  SmallVector<SymExpr> facts;
+  for (const SymTerm &term : expr.terms())
+    for (const SymAtom &atom : term.factors)
+      if (atom.kind() == Kind::Mod && !atom.args()[1].isConstant() && isPositive(range(atom.args()[1])))
+        facts.push_back(atom.args()[1] - SymExpr::atom(atom) - SymExpr(1));
+  return facts;
 }
 
 Interval SymbolFacts::range(const SymExpr &expr) const {
@@ -318,6 +342,11 @@ bool SymbolFacts::nonNegative(const SymExpr &expr, ArrayRef<SymExpr> assumed, un
   for (ArrayRef<SymExpr> known : {ArrayRef<SymExpr>(nonNegatives), assumed})
     for (const SymExpr &fact : known)
       if (isNonNegative(range(expr - fact)))
+        return true;
+  SymExpr unfolded = unfoldDivisions(expr);
+  if (unfolded.isDefined())
+    for (const SymExpr &fact : remainderFacts(unfolded))
+      if (isNonNegative(range(unfolded - fact)))
         return true;
 
   // A minimum is one of its arguments, the one that is at most the others.

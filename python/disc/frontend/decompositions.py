@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.fx import Node
+from torch.fx import Graph, Node
 from torch_mlir.extras.fx_importer import _get_mlir_op_name_for_schema
 
 from ..torch_compat.operators import (
@@ -389,11 +389,29 @@ def _dropout(x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
     return torch.ops.aten.native_dropout(x, p, train)[0] if train and p else x
 
 
+def _write_inferred_sizes(graph: Graph) -> None:
+    """Replaces -1 in sizes by the number that the first trace found: PyTorch would ask again whether the others are 0,
+    which a size that depends on data does not answer."""
+    for node in graph.nodes:
+        if node.target not in _RESHAPES or not isinstance(node.args[1], (list, tuple)):
+            continue
+        value = node.meta.get("val")
+        if not isinstance(value, torch.Tensor) or value.dim() != len(node.args[1]):
+            continue
+        pairs = zip(node.args[1], value.shape, strict=True)
+        sizes = [new if isinstance(new, int) and isinstance(old, int) and old == -1 else old for old, new in pairs]
+        node.args = (node.args[0], sizes)
+
+
+_RESHAPES = (torch.ops.aten.reshape.default, torch.ops.aten.view.default)
+
+
 def run_decompositions(program: ExportedProgram) -> ExportedProgram:
     """The program, traced again with the decompositions.
 
     PyTorch's own decomposition of dropout makes a copy: what is then changed in place is not the operand any more.
     """
+    _write_inferred_sizes(program.graph)
     with override_composite_implicit_decomp({torch.ops.aten.dropout.default: _dropout}):
         return program.run_decompositions(decomposition_table())
 

@@ -6,7 +6,7 @@ number has a range. What it learns in a region of numbers from outside holds the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -117,7 +117,7 @@ def assume(expr: Any) -> None:
     if isinstance(expr, sympy.Eq):
         for symbol, value in ((expr.lhs, expr.rhs), (expr.rhs, expr.lhs)):
             if symbol.is_Symbol and symbol not in value.free_symbols:
-                env.replacements[symbol] = value
+                _replace(env, symbol, value)
                 break
     else:
         for symbol in expr.free_symbols:
@@ -127,25 +127,45 @@ def assume(expr: Any) -> None:
 
 def _narrow(env: ShapeEnv, expr: Any, symbol: sympy.Symbol) -> None:
     """Narrows the range of a symbol to what a condition leaves of it."""
-    solved = try_solve(expr, symbol)
-    if solved is None or not (symbol.is_integer and solved[1].is_integer):
-        return
-    relation, rest = solved
-    bound = bound_sympy(rest, env.var_to_range)
     # A range without 0 and 1 may be no more than what torch.export takes for granted.
     for known in (env.var_to_range[symbol], declared_ranges(env, [symbol]).get(symbol)):
-        if known is None:
-            continue
-        low, high = known.lower, known.upper
-        if isinstance(relation, (sympy.Ge, sympy.Gt)):
-            low = max(low, bound.lower + int(isinstance(relation, sympy.Gt)))
-        if isinstance(relation, (sympy.Le, sympy.Lt)):
-            high = min(high, bound.upper - int(isinstance(relation, sympy.Lt)))
-        if low <= high:
-            env.var_to_range[symbol] = ValueRanges(low, high)
-            if low == high:
-                env.replacements[symbol] = low
+        narrow = None if known is None else narrowed(expr, symbol, known, env.var_to_range)
+        if narrow is not None:
+            env.var_to_range[symbol] = narrow
+            if narrow.lower == narrow.upper:
+                _replace(env, symbol, narrow.lower)
             return
+
+
+def _replace(env: ShapeEnv, symbol: sympy.Symbol, value: Any) -> None:
+    """Notes the value of a symbol, and of those that are known to equal it, as dims of one name do."""
+    for same in [other for other, known in env.replacements.items() if known == symbol] + [symbol]:
+        env.replacements[same] = value
+        if value.is_Integer:
+            # PyTorch would intersect the range with the value, which torch.export may have excluded from it.
+            env.var_to_range[same] = ValueRanges(value, value)
+
+
+def narrowed(
+    expr: Any,
+    symbol: sympy.Symbol,
+    known: ValueRanges[sympy.Expr],
+    ranges: Mapping[sympy.Symbol, ValueRanges[sympy.Expr]],
+) -> ValueRanges[sympy.Expr] | None:
+    """What a condition leaves of a symbol's range, where ``ranges`` are those of the others; None if nothing."""
+    solved = try_solve(expr, symbol)
+    if solved is None or not (symbol.is_integer and solved[1].is_integer):
+        return None
+    relation, rest = solved
+    bound = bound_sympy(rest, dict(ranges))
+    low, high = known.lower, known.upper
+    if isinstance(relation, (sympy.Ge, sympy.Gt)):
+        low = max(low, bound.lower + int(isinstance(relation, sympy.Gt)))
+    if isinstance(relation, (sympy.Le, sympy.Lt)):
+        high = min(high, bound.upper - int(isinstance(relation, sympy.Lt)))
+    if isinstance(relation, sympy.Eq):
+        low, high = max(low, bound.lower), min(high, bound.upper)
+    return ValueRanges(low, high) if low <= high else None
 
 
 def scoped(token: torch.Tensor) -> torch.Tensor:

@@ -16,7 +16,7 @@ from torch_mlir import ir
 from .. import errors
 from ..torch_compat import pytree
 from ..torch_compat.operators import OpOverload
-from . import dtypes, scalar, torch_types
+from . import dtypes, facts, markers, scalar, torch_types
 from .agreement import Agreement
 from .builder import Builder
 from .composites import Composites
@@ -46,6 +46,7 @@ IGNORED = (
     "torch.aten.sym_constrain_range_for_size",
     "torch.disc.branch_fact",
 )
+_FACT = "torch.disc.branch_fact"
 
 
 class _Poison:
@@ -309,12 +310,15 @@ class Lowering:
 
     @contextmanager
     def inside_region(self) -> Iterator[None]:
-        """Values that are lowered inside do not exist outside of the region."""
+        """Values that are lowered inside do not exist outside of the region, nor do its facts hold there."""
         self.values = self.values.new_child()
+        ranges = self.builder.symbol_ranges
         try:
             yield
         finally:
             self.values = self.values.parents
+            if self.builder.symbol_ranges is not ranges:
+                self.builder.symbol_ranges = ranges
 
     @contextmanager
     def inside_procedure(self, body: ir.Block, symbols: Mapping[str, str]) -> Iterator[None]:
@@ -432,6 +436,9 @@ class Lowering:
         if name.startswith("torch.aten._assert_scalar"):
             self._require(op)
             return
+        if name.startswith(_FACT):
+            self._note_fact(op)
+            return
         if name.startswith(IGNORED):
             return
         if name == ENTER:
@@ -449,6 +456,18 @@ class Lowering:
             self._bind(op, [_POISON] * len(op.results) if _poisoned(operands[0]) else operands[0])
             return
         self._apply_rule(op, name, operands)
+
+    def _note_fact(self, op: ir.Operation) -> None:
+        """Narrows the ranges of symbols by a condition that holds in the region."""
+        _, kind, value = self.operands_of(op)
+        if not isinstance(value, torch.SymInt):
+            return
+        fact = markers.fact(kind, value.node.expr)
+        ranges = dict(self.builder.symbol_ranges)
+        for symbol in fact.free_symbols & ranges.keys():
+            narrow = facts.narrowed(fact, symbol, ranges[symbol], ranges)
+            ranges[symbol] = narrow or ranges[symbol]
+        self.builder.symbol_ranges = ranges
 
     def value(self, value: ir.Value) -> Any:
         """The lowered value for a value of the torch dialect, here."""

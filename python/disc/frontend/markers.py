@@ -111,8 +111,13 @@ def _leave(begin: torch.Tensor, *_: Any) -> torch.Tensor:
 
 def _fact(_: torch.Tensor, kind: int, value: Any) -> torch.Tensor:
     if isinstance(value, torch.SymInt):
-        assume(_FACTS[kind](value.node.expr, 0))
+        assume(fact(kind, value.node.expr))
     return _number()
+
+
+def fact(kind: int, expr: Any) -> Any:
+    """The condition of a ``branch_fact``."""
+    return _FACTS[kind](expr, 0)
 
 
 _FACTS = (sympy.Ge, sympy.Eq, sympy.Ne)

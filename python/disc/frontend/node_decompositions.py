@@ -158,6 +158,7 @@ def _make_functional(graph: Graph) -> dict[Node, Node]:
     mutable = [node for node in graph.nodes if _is_mutable(node.target)]
     order = {node: place for place, node in enumerate(graph.nodes)}
     regions = _regions(graph) if mutable else {}
+    holding = _holding(graph) if mutable else {}
     changed: dict[Node, Node] = {}
     """The inputs, by the values that share their storage."""
     last: dict[Node, Node] = {}
@@ -176,7 +177,8 @@ def _make_functional(graph: Graph) -> dict[Node, Node]:
         if any(regions[x] != regions[node] for x in (base, *views)):
             raise _Declined
         _check_aliases(base, node, order)
-        value = _functional(node)
+        with _assumed(holding[node], node):
+            value = _functional(node)
         order[value], regions[value] = order[node], regions[node]
         with graph.inserting_before(node):
             for view in reversed(views):
@@ -439,7 +441,7 @@ def _holding(graph: Graph) -> dict[Node, list[Any]]:
             _, kind, value = node.args
             known = value.meta.get("val") if isinstance(value, Node) else value
             if isinstance(known, torch.SymInt):
-                branches[-1].append((sympy.Ge, sympy.Eq, sympy.Ne)[kind](known.node.expr, 0))
+                branches[-1].append(markers.fact(kind, known.node.expr))
         found[node] = [fact for branch in branches for fact in branch]
     return found
 

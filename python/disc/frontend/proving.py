@@ -11,7 +11,7 @@ import functools
 import inspect
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -63,11 +63,14 @@ class _Prover:
             if isinstance(source, TensorPropertySource):
                 self._given[id(env), symbol] = 0
         elif isinstance(constraint, StrictMinMaxConstraint):
-            low, high = constraint.vr.lower, constraint.vr.upper
-            if low.is_Integer:
-                self._given[id(env), symbol] = int(low)
-            if low.is_Integer and high.is_Integer and int(high) - int(low) < _MOST:
-                self._ranges[id(env), symbol] = range(int(low), int(high) + 1)
+            self.restrict(env, symbol, constraint.vr.lower, constraint.vr.upper)
+
+    def restrict(self, env: ShapeEnv, symbol: sympy.Symbol, low: Any, high: Any) -> None:
+        """Notes the range that the user declared for a symbol."""
+        if low.is_Integer:
+            self._given[id(env), symbol] = int(low)
+        if low.is_Integer and high.is_Integer and int(high) - int(low) < _MOST:
+            self._ranges[id(env), symbol] = range(int(low), int(high) + 1)
 
     def least(self, env: ShapeEnv, symbol: sympy.Symbol) -> int | None:
         """The least extent that the user declared for a symbol."""
@@ -208,6 +211,21 @@ def declared_ranges(env: ShapeEnv, symbols: Iterable[sympy.Symbol]) -> dict[symp
     return found
 
 
+@contextmanager
+def declared(env: ShapeEnv | None, ranges: Mapping[sympy.Symbol, Any]) -> Iterator[None]:
+    """While it is active, the ranges of a traced program's inputs are those that the user declared: what a branch knows
+    of an extent follows from them, as it did when the program was traced."""
+    prover = _Prover()
+    for symbol, known in ranges.items():
+        if env is not None and symbol in env.backed_var_to_val and known.lower.is_Integer:
+            prover.restrict(env, symbol, known.lower, known.upper)
+    _active.append(prover)
+    try:
+        yield
+    finally:
+        _active.pop()
+
+
 def may_be_empty(env: ShapeEnv, symbol: sympy.Symbol) -> bool:
     """Whether the user lets an extent be 0, which torch.export takes for impossible."""
     return any(prover.least(env, symbol) == 0 for prover in _active[-1:])
@@ -286,7 +304,20 @@ def proved_by_trying() -> Iterator[None]:
             given["hint"] = None
         return original(**given)
 
+    inserting = False
+
+    def insert_assertions(original: Any, *args: Any) -> Any:
+        # All of them narrowed the ranges where they were traced, and what a region learnt was forgotten at its end.
+        nonlocal inserting
+        inserting = True
+        try:
+            return original(*args)
+        finally:
+            inserting = False
+
     def refine_ranges(original: Any, self: ShapeEnv, expr: Any) -> None:
+        if inserting:
+            return
         # Sizes that a data-dependent size is compared with may be 0 and 1 if the user declared that.
         wider = declared_ranges(self, expr.free_symbols) if free_unbacked_symbols(expr) else {}
         before = {symbol: self.var_to_range[symbol] for symbol in wider}
@@ -307,6 +338,7 @@ def proved_by_trying() -> Iterator[None]:
                 patches.EVALUATE_STATIC: evaluate_static,
                 patches.EVALUATE_EXPR: evaluate_expr,
                 patches.REFINE_RANGES: refine_ranges,
+                patches.INSERT_ASSERTIONS: insert_assertions,
             }
         ):
             yield

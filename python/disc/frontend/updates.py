@@ -27,6 +27,7 @@ from .layout_questions import answered_by_the_example
 from .meta_kernels import sizes_of_windows
 from .multiples import as_products
 from .node_decompositions import decomposed_by_node
+from .proving import declared
 from .settle import allowing_many, settle
 from .specialisation import of_results, unspecialised
 from .state_tensors import HELP
@@ -71,6 +72,7 @@ def decompose(exported: ExportedProgram) -> tuple[ExportedProgram, list[EntryGua
             as_products(),
             forgetting_counts(),
             sizes_of_windows(),
+            declared(environment(exported), exported.range_constraints),
             _regardless_of_ones(exported),
             _views_made_again(exported),
             quiet.COPIED_SPECIFICATIONS.silenced(),

@@ -140,6 +140,12 @@ REFINE_RANGES = Patch(
     " torch's own, in which 0 and 1 are missing. Without it the compiled model refuses such sizes.",
     "(self, expr)",
 )
+INSERT_ASSERTIONS = Patch(
+    "torch.export._trace:apply_runtime_assertion_pass",
+    "frontend/proving.py: conditions that are inserted into the traced graph narrow no ranges: those of a loop's step"
+    " or a branch's side hold only there. Without it a loop of no steps is an error.",
+    "(gm, graph_signature)",
+)
 LOG_GUARD = Patch(
     f"{_SHAPE_ENV}._log_guard",
     "frontend/export.py: notes the user's line behind each guard. Without it errors about dims do not name a line, and"

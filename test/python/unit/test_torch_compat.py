@@ -55,6 +55,7 @@ NAMES = {
         "torch.export.exported_program._convert_guards_to_code": "(graph_module)",
         "torch.fx.experimental._config": "module",
         "torch.fx.experimental.sym_node.SymNode": "class",
+        "torch.fx.experimental.sym_node._NO_HINT": "object",
         "torch.fx.experimental.symbolic_shapes.ConstraintViolationError": "class",
         "torch.fx.experimental.symbolic_shapes.DimDynamic": "class",
         "torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode": "class",

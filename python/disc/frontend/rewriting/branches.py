@@ -388,10 +388,11 @@ def branch(
     if then.raised is not None and orelse.raised is not None:
         raise then.raised
     merge = _Merge(site, pred, symbols, heap, then, orelse)
+    # Neither the results of the then side nor what has the same size on both sides depends on the conditions of the
+    # else side, where an extent may be known to be 1.
+    graph.forget_facts(else_.token)
     put_later, store_later, fill_later = _plan(merge, then, orelse, before, names, needed)
     copies = _copies(merge, then, orelse)
-    # The results of the then side do not depend on the conditions of the other side.
-    graph.forget_facts(else_.token)
     else_.fill(lambda: _with_entered(merge.then(), then))
     values, entered, numbers = _with_entered(merge.orelse(), orelse)
     end = markers.branch_end(else_.token, values, entered, numbers)

@@ -14,12 +14,17 @@ from .conditions import constant_of
 
 _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 _NAMES = ("size", "shape", "sizes", "repeats")
+_NARROWING = (torch.narrow, Tensor.narrow)
+"""These take a position and a size behind a dim."""
 
 
 def with_numbers(
     func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None
 ) -> tuple[tuple[Any, ...], Mapping[str, Any] | None]:
     """The arguments, with numbers in the place of such tensors. PyTorch would ask for the tensors' values."""
+    if func in _NARROWING:
+        kwargs = {name: _numbers(x) for name, x in (kwargs or {}).items()}
+        return (*args[:2], *map(_numbers, args[2:])), kwargs
     if any(map(_has_tensor, args)) and (first := _place_of_sizes(func)) is not None and first < len(args):
         several = type(args[first]) in (list, tuple)
         last = first + 1 if several else len(args)
