@@ -84,6 +84,7 @@ class TrainingStep:
         Nothing is divided by the number of micro-batches: scale the loss as in PyTorch. :meth:`apply` makes the step.
         With ``loss_scale`` the gradients stay multiplied by it until then.
         """
+        self._plan.check()
         if self._sums is None:
             self._sums = self._compile("accumulate", self._gradients)
         self._keep_gradients()
@@ -118,6 +119,7 @@ class TrainingStep:
     def _before(self) -> TracedOptimizer:
         traced = self._plan.traced
         assert traced is not None
+        self._plan.check()
         traced.structure.check(self.optimizer)
         if traced.needs_first_step:
             return traced

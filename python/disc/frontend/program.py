@@ -342,7 +342,7 @@ def _traced(
     try:
         given, given_kwargs = as_tensors(args, kwargs, floats)
         with caches.returned(model, same), records.returned(model), floats_as_inputs(model, floats):
-            exported, shapes = refined_export(model, given, given_kwargs, dynamic_shapes)
+            exported, shapes = refined_export(model, given, given_kwargs, dynamic_shapes, training is not None)
         return _imported(
             exported,
             given,
@@ -361,7 +361,7 @@ def _traced(
             raise
         try:
             with caches.returned(model, same), records.returned(model):
-                exported, shapes = refined_export(model, args, kwargs, dynamic_shapes)
+                exported, shapes = refined_export(model, args, kwargs, dynamic_shapes, training is not None)
             imported = _imported(
                 exported,
                 args,

@@ -19,6 +19,7 @@ from ... import errors
 from ...torch_compat import pytree
 from ...torch_compat.operators import HigherOrderOperator, OpOverload
 from .. import markers
+from ..gradient_mode import is_off
 from ..locations import source_of_trace
 from .derivatives import DERIVATIVES
 
@@ -104,7 +105,7 @@ class Evaluation:
 
     def call(self, node: Node) -> Any:
         """The value of a node."""
-        with _meta_of(node):
+        with _meta_of(node), torch.set_grad_enabled(torch.is_grad_enabled() and not is_off(node)):
             if node.op == "get_attr":
                 found: Any = self.module
                 for part in str(node.target).split("."):
@@ -170,7 +171,8 @@ class Evaluation:
         inside = nodes[start : end + 1]
         own = set(inside)
         outer = list(dict.fromkeys(x for node in inside for x in node.all_input_nodes if x not in own))
-        wanted = [x for x in outer if requires_grad(self.values[x])] if torch.is_grad_enabled() else []
+        enabled = torch.is_grad_enabled() and not is_off(nodes[start])
+        wanted = [x for x in outer if requires_grad(self.values[x])] if enabled else []
         if not wanted:
             for node in inside:
                 self.values[node] = self.call(node)
