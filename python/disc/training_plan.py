@@ -77,6 +77,16 @@ class TrainingPlan:
         if any(map(_HOOKS, self.names.values())):
             _check_hooks(self.names)
 
+    def check_module(self) -> None:
+        """Raises CallError if the module has other parameters than when the step was compiled."""
+        now = dict(self.module.named_parameters(remove_duplicate=False))
+        for name, parameter in self.names.items():
+            if now.get(name) is not parameter:
+                raise CallError(
+                    f"parameter {name!r} of the module is another tensor than the one that the optimizer has, as after"
+                    " load_state_dict(assign=True); make a new optimizer and compile the step again"
+                )
+
     def update(self, names: list[str]) -> Update:
         """The optimizer's update of the parameters that have gradients."""
         if self.traced is None:
