@@ -121,7 +121,6 @@ class Pattern:
             return match if refused is None else refused
         return None
 
-
     def _refusal(self, check: Check, match: Match) -> str | None:
         what, root = f"the check of pattern {self.name!r}", match.root
         try:

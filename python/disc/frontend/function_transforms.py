@@ -52,6 +52,8 @@ class Tracing:
         self.differentiated = differentiated
         self.without = False
         """Whether gradients were disabled outside of the open transforms."""
+        self.detaching = 0
+        """How many calls of the model's code that leave gradients out are running."""
         self.open = 0
         """How many regions are open."""
         self.transforming = 0
@@ -126,6 +128,12 @@ class Tracing:
         """Changes of PyTorch's state are recorded outside of regions only: inside, they are in effect."""
         if self.differentiated and function is torch._C._set_grad_enabled:
             return function(*args)  # What is recorded then has a note.
+        if self.differentiated and gradient_mode.detaches(function):
+            self.detaching += 1
+            try:
+                return original(mode, function, kinds, args, kwargs)
+            finally:
+                self.detaching -= 1
         if not self.open:
             return original(mode, function, kinds, args, kwargs)
         if function in _AUTOCAST:
@@ -167,7 +175,7 @@ class Tracing:
             return original(root, tracer, concrete_args)
         self.numbers, self.zeros = StandIns(self.second), Zeros()
         if self.differentiated:
-            gradient_mode.noted(tracer, lambda: self.without)
+            gradient_mode.noted(tracer, lambda: self.without, lambda: not self.open or self.detaching > 0)
         if not self.whole:
             return original(root, tracer, concrete_args)
 
@@ -229,7 +237,7 @@ def _attention(
 def _batch_norm(
     original: Any, x: Tensor, weight: Any, bias: Any, mean: Tensor, var: Tensor, momentum: Any, *options: Any
 ) -> Tensor:
-    """Batch norm with a momentum that is computed, as that of ``momentum=None``, which PyTorch's operator cannot have."""
+    """Batch norm with a momentum that is computed, as ``momentum=None`` is; PyTorch's operator takes a number."""
     with torch.no_grad():
         factor = torch.full((), momentum, dtype=torch.float64).to(mean.dtype)
         now = mean.clone(), var.clone()

@@ -532,7 +532,7 @@ FUNCTION_CALLED = Patch(
 )
 TENSOR_HOOK = Patch(
     "torch:Tensor.register_hook",
-    "A hook is a gradient of the model's own, as that of a torch.autograd.Function. Without it training steps ignore it.",
+    "A hook changes a gradient, as a torch.autograd.Function does. Without it training steps ignore hooks.",
     "(self, hook)",
 )
 CHECKPOINT = Patch(

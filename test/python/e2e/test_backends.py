@@ -209,7 +209,10 @@ def test_precedence():
         ({"accept": lambda self, region: 5}, "accept() must return None or a reason, got 5"),
         ({"prefer": lambda self, region: "x"}, "prefer() must return a condition"),
         ({"patterns": lambda self: 1 / 0}, "its patterns raised ZeroDivisionError"),
-        ({"patterns": lambda self: [Pattern("p", op("aten.linear"), lambda m: 1 / 0)]}, "the check of pattern 'p' raised"),
+        (
+            {"patterns": lambda self: [Pattern("p", op("aten.linear"), lambda m: 1 / 0)]},
+            "the check of pattern 'p' raised",
+        ),
         ({"patterns": lambda self: [Pattern("p", op("aten.linear"), lambda m: 3)]}, "a reason, got 3 (aten.linear)"),
         ({"compile": lambda self, region: SharedLibrary(path="/no/such.so", symbol="x")}, "cannot be loaded"),
         ({"compile": lambda self, region: ObjectFile(path="/no/such.o", symbol="x")}, "is missing"),

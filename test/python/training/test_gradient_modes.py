@@ -1,4 +1,4 @@
-"""Parts of a loss without gradients, hooks of gradients, and parameters that the loss changes: as in eager, at any size."""
+"""Parts of a loss without gradients, hooks of gradients, and parameters that the loss changes: as in eager."""
 
 import copy
 
@@ -109,6 +109,21 @@ def second_order(m, x):
     return m.b(F.linear(x, m.a.weight - 0.1 * g))
 
 
+def penalty(m, x):
+    x = x.detach().requires_grad_()
+    y = m.b(torch.tanh(m.a(x)).sigmoid())
+    (g,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    (h,) = torch.autograd.grad(g[:, 0].sum(), x, create_graph=True)
+    return y * g.norm(dim=1, keepdim=True) + (h * y.detach().mean()).sum()
+
+
+def penalty_of_softmax(m, x):
+    x = x.detach().requires_grad_()
+    y = m.a(x).softmax(-1).exp()
+    (g,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+    return g.square().sum(1) + m.b(m.a(x).data * y).sum()
+
+
 def transform_inside(m, x):
     with torch.no_grad():
         g = torch.func.grad(lambda w: F.linear(x, w).square().sum())(m.a.weight)
@@ -179,8 +194,8 @@ def beside_function(m, x):
 
 FUNCTIONS = (
     no_grad, decorated, enabled_inside, inference_mode, of_data, in_loop, loop_inside, in_branch, branch_inside,
-    first_order, second_order, transform_inside, asks, running_mean, reentrant, hook, changed_parameter, clamped_data,
-    teacher, beside_function,
+    first_order, second_order, penalty, penalty_of_softmax, transform_inside, asks, running_mean, reentrant, hook,
+    changed_parameter, clamped_data, teacher, beside_function,
 )  # fmt: skip
 
 
@@ -297,7 +312,9 @@ def test_changed_gradients_are_errors():
     x = torch.randn(3, 6, dtype=torch.float64)
     before = copy.deepcopy(module.state_dict())
     module.a.weight.requires_grad_(False)
-    with pytest.raises(disc.errors.CallError, match=r"'a.weight' requires no gradient any more; compile the step again"):
+    with pytest.raises(
+        disc.errors.CallError, match=r"'a.weight' requires no gradient any more; compile the step again"
+    ):
         step(x)
     module.a.weight.requires_grad_(True)
     module.c.bias.requires_grad_(True)

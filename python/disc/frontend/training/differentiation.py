@@ -19,7 +19,7 @@ from ... import errors
 from ...torch_compat import pytree
 from ...torch_compat.operators import HigherOrderOperator, OpOverload
 from .. import markers
-from ..gradient_mode import is_off
+from ..gradient_mode import is_kept, is_off
 from ..locations import source_of_trace
 from .derivatives import DERIVATIVES, PARTS, Part
 
@@ -115,6 +115,8 @@ class Evaluation:
                 return found
             assert node.op == "call_function", node.op
             args, kwargs = self.operands(node.args), self.operands(node.kwargs)
+            if is_kept(node):
+                return args[0]
             if isinstance(node.target, HigherOrderOperator):
                 return self._higher_order(node, args, kwargs)
             if node.target is torch.ops.aten._assert_scalar.default and isinstance(args[0], torch.SymBool):
@@ -127,10 +129,10 @@ class Evaluation:
                 if node.target in DERIVATIVES:
                     return DERIVATIVES[node.target](*args, **kwargs)
                 if node.target in PARTS and (args[0].requires_grad or node in self._written(node.graph)):
-                    part = PARTS[node.target](*args, **kwargs)
-                    if part is not None:
-                        self._parts[node] = part
-                        return part.read(args[0])
+                    found_part = PARTS[node.target](*args, **kwargs)
+                    if found_part is not None:
+                        self._parts[node] = found_part
+                        return found_part.read(args[0])
             value = node.target(*args, **kwargs)  # type: ignore[operator]
             if self._parts and _is_mutable(node):
                 self._write(node)
