@@ -539,5 +539,5 @@ CHECKPOINT = Patch(
     "torch.utils.checkpoint:CheckpointFunction.apply",
     "It runs a part of a model under no_grad, and differentiates it later. Without it that part has no gradients in a"
     " training step.",
-    "(*args, **kwargs)",
+    "(args, kwargs)",
 )
