@@ -501,6 +501,11 @@ class Model(ModuleInterface):
                 return None
         return tuple(given[name] for name in positional), {name: given[name] for name in names[len(positional) :]}
 
+    @property
+    def registrations(self) -> int:
+        """How often something was registered in the model's modules since it was compiled."""
+        return 0 if self._weights is None else self._weights.registrations.value
+
     def _built(self) -> _native.Executable:
         if self._executable is None:
             self._not_built(())

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.fx import Graph, Node
+from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from . import tables
 from .errors import ArgumentValueError
@@ -66,7 +67,9 @@ def quantize(
         if not batches:
             raise ArgumentValueError("batches: 'int8-static' needs arguments to observe the ranges of activations with")
         return _static(quantized, batches, dynamic_shapes, exclude)
-    _torchao().quantize_(quantized, _config(preset), filter_fn=_filter(exclude))
+    config = _config(preset)
+    _check_groups(quantized, preset, exclude)
+    _torchao().quantize_(quantized, config, filter_fn=_filter(exclude))
     return quantized
 
 
@@ -86,13 +89,37 @@ def _config(preset: str) -> Any:
         return ao.Int8WeightOnlyConfig()
     base, _, group = preset.partition("int4-weights")
     if base == "" and group in ("", *(f"-{g}" for g in _GROUPS)):
-        size = int(group[1:] or _GROUPS[0])
+        size = _group(preset)
         return ao.IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=ao.PerGroup(size))  # type: ignore[attr-defined]
     raise ArgumentValueError(f"preset: expected one of {', '.join(PRESETS)}, got {preset!r}")
 
 
+def _group(preset: str) -> int:
+    """How many weights share a scale, of a preset of 4 bits."""
+    return int(preset.removeprefix("int4-weights")[1:] or _GROUPS[0])
+
+
+def _is_quantised(layer: nn.Module) -> bool:
+    # The layer inside of nn.MultiheadAttention is not called: its weight is an argument of a function.
+    return isinstance(layer, nn.Linear) and not isinstance(layer, NonDynamicallyQuantizableLinear)
+
+
 def _filter(exclude: Collection[str]) -> Callable[[nn.Module, str], bool]:
-    return lambda layer, name: isinstance(layer, nn.Linear) and name not in exclude
+    return lambda layer, name: _is_quantised(layer) and name not in exclude
+
+
+def _check_groups(module: nn.Module, preset: str, exclude: Collection[str]) -> None:
+    """Raises ArgumentValueError if the weights of some layers have no whole number of groups."""
+    if not preset.startswith("int4-weights"):
+        return
+    size, chosen = _group(preset), _filter(exclude)
+    odd = {n: x.in_features for n, x in module.named_modules() if chosen(x, n) and x.in_features % size}  # type: ignore[operator]
+    if odd:
+        listed = ", ".join(f"{name!r} ({count} inputs)" for name, count in odd.items())
+        raise ArgumentValueError(
+            f"preset: {preset!r} has groups of {size} weights, and these layers have no multiple of that: {listed};"
+            f" use a smaller group, or exclude={list(odd)}"
+        )
 
 
 def _static(module: nn.Module, batches: Sequence[tuple[Any, ...]], shapes: Any, exclude: Collection[str]) -> nn.Module:
@@ -198,13 +225,17 @@ def sensitivity(module: nn.Module, batches: Sequence[tuple[Any, ...]], preset: s
     if preset in ("int8-static", "bf16"):
         raise ArgumentValueError(f"preset: {preset!r} does not quantise layers one by one")
     _config(preset)
-    layers = {name: layer for name, layer in module.named_modules() if isinstance(layer, nn.Linear)}
+    layers = {name: layer for name, layer in module.named_modules() if _is_quantised(layer)}
+    if preset.startswith("int4-weights"):
+        # Those that the preset cannot quantise cost nothing.
+        layers = {name: x for name, x in layers.items() if not x.in_features % _group(preset)}  # type: ignore[operator]
+    left = [name for name, layer in module.named_modules() if _is_quantised(layer) and name not in layers]
     with torch.no_grad():
         expected = [_flat(module(*batch)) for batch in batches]
         found = []
         for name, layer in layers.items():
             others = [other for other in layers if other != name]
-            trial = quantize(module, batches, preset, exclude=others)
+            trial = quantize(module, batches, preset, exclude=[*others, *left])
             results = [_flat(trial(*batch)) for batch in batches]
             exact, got = torch.cat(expected), torch.cat(results)
             error = float((got - exact).norm() / exact.norm().clamp(min=torch.finfo(torch.float32).tiny))

@@ -56,6 +56,7 @@ class TrainingStep:
         self._transform, self._non_finite = plan.transform, plan.non_finite
         self._names = plan.names
         self._step = self._compile("step")
+        self._registered = self._step.registrations
         self._changed = [x for x in self._step.state().values() if not x.is_inference()]
         self._sums: Model | None = None
         self._apply: Model | None = None
@@ -84,6 +85,7 @@ class TrainingStep:
         Nothing is divided by the number of micro-batches: scale the loss as in PyTorch. :meth:`apply` makes the step.
         With ``loss_scale`` the gradients stay multiplied by it until then.
         """
+        self._check()
         if self._sums is None:
             self._sums = self._compile("accumulate", self._gradients)
         self._keep_gradients()
@@ -118,6 +120,7 @@ class TrainingStep:
     def _before(self) -> TracedOptimizer:
         traced = self._plan.traced
         assert traced is not None
+        self._check()
         traced.structure.check(self.optimizer)
         if traced.needs_first_step:
             return traced
@@ -126,6 +129,13 @@ class TrainingStep:
             traced.adopt(self.optimizer)
         traced.before_step(self.optimizer)
         return traced
+
+    def _check(self) -> None:
+        self._plan.check()
+        registered = self._step.registrations
+        if registered != self._registered:
+            self._plan.check_module()
+            self._registered = registered
 
     def _numbers(self, traced: TracedOptimizer) -> dict[str, Tensor]:
         values = [getattr(self, name) for name in self._transform.numbers]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from . import trees
-from .errors import ArgumentTypeError, ArgumentValueError, GradientError
+from .errors import ArgumentTypeError, ArgumentValueError, CallError, GradientError
 from .frontend.callables import as_module
 from .frontend.optimizers import TracedOptimizer, trace_optimizer
 from .frontend.structure import plain
@@ -48,6 +49,8 @@ class TrainingPlan:
     non_finite: NonFinite
     names: dict[str, torch.nn.Parameter]
     """The parameters to train, by their names."""
+    frozen: dict[str, torch.nn.Parameter]
+    """Those among the optimizer's that require no gradients."""
     traced: TracedOptimizer | None = None
     """The optimizer's step, once :meth:`update` was called."""
     source: Source = "autograd"
@@ -62,6 +65,27 @@ class TrainingPlan:
     def skips(self) -> bool:
         """Whether nothing is updated by gradients that are not finite."""
         return self.non_finite != "apply"
+
+    def check(self) -> None:
+        """Raises CallError if other parameters require gradients than when the step was compiled, or have hooks."""
+        if not all(map(_REQUIRES, self.names.values())):
+            name = next(name for name, p in self.names.items() if not p.requires_grad)
+            raise CallError(f"parameter {name!r} requires no gradient any more; compile the step again")
+        if any(map(_REQUIRES, self.frozen.values())):
+            name = next(name for name, p in self.frozen.items() if p.requires_grad)
+            raise CallError(f"parameter {name!r} requires a gradient now, and did not before; compile the step again")
+        if any(map(_HOOKS, self.names.values())):
+            _check_hooks(self.names)
+
+    def check_module(self) -> None:
+        """Raises CallError if the module has other parameters than when the step was compiled."""
+        now = dict(self.module.named_parameters(remove_duplicate=False))
+        for name, parameter in self.names.items():
+            if now.get(name) is not parameter:
+                raise CallError(
+                    f"parameter {name!r} of the module is another tensor than the one that the optimizer has, as after"
+                    " load_state_dict(assign=True); make a new optimizer and compile the step again"
+                )
 
     def update(self, names: list[str]) -> Update:
         """The optimizer's update of the parameters that have gradients."""
@@ -153,13 +177,33 @@ def plan_training(
         },
         non_finite=non_finite,
         names=_names(module, optimizer),
+        frozen={name: p for name, p in _given(module, optimizer).items() if not p.requires_grad},
     )
+
+
+_REQUIRES = operator.attrgetter("requires_grad")
+_HOOKS = operator.attrgetter("_backward_hooks")
+
+
+def _check_hooks(parameters: Mapping[str, torch.nn.Parameter]) -> None:
+    for name, parameter in parameters.items():
+        if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
+            raise CallError(
+                f"parameter {name!r} has hooks of its gradient, which a compiled step does not call: remove them, or"
+                " register the hook on a tensor in the loss"
+            )
+
+
+def _given(module: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, torch.nn.Parameter]:
+    """The parameters of the module that the optimizer has."""
+    known = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    return {name: p for name, p in module.named_parameters() if id(p) in known}
 
 
 def _names(module: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, torch.nn.Parameter]:
     """The parameters to train: those of the module that require gradients and that the optimizer has."""
-    known = {id(p) for group in optimizer.param_groups for p in group["params"]}
-    found = {name: p for name, p in module.named_parameters() if p.requires_grad and id(p) in known}
+    found = {name: p for name, p in _given(module, optimizer).items() if p.requires_grad}
+    _check_hooks(found)
     if not found:
         raise ArgumentValueError(
             "optimizer: it has none of the module's parameters that require gradients; make it with"

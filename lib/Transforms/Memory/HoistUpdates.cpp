@@ -15,7 +15,7 @@
 //
 // An update does not move up past a reader of the old value. It does not move up past a kernel that can fail either, so
 // that the state is unchanged if the call fails there. A kernel that checks indices counts as one that cannot fail if
-// an earlier kernel reads the same argument: the gradient of a lookup has the indices that the lookup has checked.
+// an earlier kernel reads the same indices: the gradient of a lookup has those that the lookup has checked.
 //
 // Test: test/lit/Memory/hoist-updates.mlir
 //
@@ -52,7 +52,8 @@ public:
 private:
   void sink(CallOp update);
   void hoist(CallOp update);
-  bool canFail(CallOp kernel);
+  enum class Failure { none, checks, function };
+  Failure failure(CallOp kernel);
   bool stays(Operation *op, Operation *target);
   bool isLarge(Value tensor);
   void addReaders(Value tensor, llvm::SmallPtrSetImpl<Operation *> &readers);
@@ -62,31 +63,37 @@ private:
   ShapeAnalysis &shapes;
   ModuleOp module;
   llvm::MapVector<Operation *, SmallVector<BlockArgument>> updates; // kernels, and the arguments with new values
-  llvm::DenseMap<StringRef, bool> failing;                          // by the kernel's name
+  llvm::DenseMap<StringRef, Failure> failures;                      // by the kernel's name
 };
 } // namespace
 
-bool Hoister::canFail(CallOp kernel) {
-  auto [known, isNew] = failing.try_emplace(kernel.getCallee(), true);
+/// How a kernel can fail: by a check of an index, or in a function that it calls.
+Hoister::Failure Hoister::failure(CallOp kernel) {
+  auto [known, isNew] = failures.try_emplace(kernel.getCallee(), Failure::function);
   auto callee = module.lookupSymbol<KernelFuncOp>(kernel.getCallee());
-  if (isNew && callee)
-    known->second = callee
-                        .walk([](Operation *op) {
-                          return isa<CheckIndexOp, CallFunctionOp, ExternCallOp>(op) ? WalkResult::interrupt()
-                                                                                     : WalkResult::advance();
-                        })
-                        .wasInterrupted();
-  return known->second;
+  if (!isNew || !callee)
+    return known->second;
+  Failure found = Failure::none;
+  callee.walk([&](Operation *op) {
+    if (isa<CheckIndexOp>(op))
+      found = Failure::checks;
+    else if (isa<CallFunctionOp, ExternCallOp>(op) && found == Failure::none)
+      found = Failure::function;
+  });
+  return known->second = found;
 }
 
 /// Updates do not move past loops, branches, operations that bind symbols, and kernels that can be the first to fail.
 bool Hoister::stays(Operation *op, Operation *target) {
   auto kernel = dyn_cast<CallOp>(op);
-  if (!kernel || !canFail(kernel))
+  if (!kernel || failure(kernel) == Failure::none)
     return !kernel && !isPure(op);
+  auto isIndex = [](Value operand) { return cast<RankedTensorType>(operand.getType()).getElementType().isInteger(); };
+  if (failure(kernel) == Failure::checks && llvm::none_of(kernel.getInputs(), isIndex))
+    return true; // it computes the indices
   return llvm::any_of(kernel.getInputs(), [&](Value operand) {
     Value base = viewBase(operand);
-    if (!isa<BlockArgument>(base) || !cast<RankedTensorType>(base.getType()).getElementType().isInteger())
+    if (!isIndex(base))
       return false;
     llvm::SmallPtrSet<Operation *, 8> readers;
     addReaders(base, readers);
@@ -184,7 +191,7 @@ void Hoister::run() {
   }
   SmallVector<CallOp> inOrder;
   for (auto kernel : block.getOps<CallOp>())
-    if (updates.contains(kernel) && !canFail(kernel))
+    if (updates.contains(kernel) && failure(kernel) == Failure::none)
       inOrder.push_back(kernel);
   for (CallOp kernel : llvm::reverse(inOrder))
     sink(kernel);

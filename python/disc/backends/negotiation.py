@@ -11,7 +11,7 @@ from ..errors import BackendError, CompileError, UnsupportedOp, UnsupportedOpErr
 from .backend import Backend
 from .code import Builder, Code, Linkable, PythonFunction
 from .graph import Condition, Dim, Graph, Value
-from .patterns import Match, Pattern, find
+from .patterns import CheckError, Match, Pattern, find
 from .region import Region
 
 
@@ -108,7 +108,7 @@ class Negotiation:
         found: dict[int, tuple[list[Claim], list[Refusal]]] = {op.id: ([], []) for op in self.graph}
         for backend in self.backends:
             number = 0
-            with _asking(backend, "a check of a pattern"):
+            with _checking(backend):
                 for operation, pattern, answer in find(self._patterns[backend.name], self.graph):
                     if isinstance(answer, Match):
                         for member in answer.members:
@@ -229,6 +229,16 @@ def _failed(backend: Backend, text: str, region: Region | None) -> BackendError:
     name = "" if region is None else region.name
     of = "" if region is None else f", {region.name} ({', '.join(op.name for op in region.operations)})"
     return BackendError(f"back end {backend.name!r}{of}: {text}", backend=backend.name, region=name, source=where)
+
+
+@contextlib.contextmanager
+def _checking(backend: Backend) -> Iterator[None]:
+    """Raises what a check of a pattern did wrong as an error that names the back end and the operation's line."""
+    try:
+        yield
+    except CheckError as error:
+        text = f"back end {backend.name!r}: {error}"
+        raise BackendError(text, backend=backend.name, source=error.source or None) from error.__cause__
 
 
 @contextlib.contextmanager

@@ -117,10 +117,29 @@ class Pattern:
             match.members = list(dict.fromkeys(members))
             refused = _used_outside(match)
             if refused is None and self.check is not None:
-                answer = self.check(match)
-                refused = None if answer is None or answer is True else str(answer or "its check says no")
+                refused = self._refusal(self.check, match)
             return match if refused is None else refused
         return None
+
+    def _refusal(self, check: Check, match: Match) -> str | None:
+        what, root = f"the check of pattern {self.name!r}", match.root
+        try:
+            answer: Any = check(match)
+        except Exception as error:
+            raise CheckError(f"{what} raised {type(error).__name__}: {error}", root) from error
+        if answer is None or answer is True:
+            return None
+        if answer is False or isinstance(answer, str):
+            return answer or "its check says no"
+        raise CheckError(f"{what} must return None, True or a reason, got {answer!r}", root)
+
+
+class CheckError(Exception):
+    """A check raised an exception, which is the cause, or returned something else than an answer."""
+
+    def __init__(self, text: str, operation: Operation) -> None:
+        super().__init__(f"{text} ({operation.name})")
+        self.source = operation.source
 
 
 def find(patterns: Iterable[Pattern], graph: Graph) -> Iterator[tuple[Operation, Pattern, Match | str]]:

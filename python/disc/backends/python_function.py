@@ -100,6 +100,8 @@ def table(function: Callable[..., Any], region: Any) -> Linkable:
             raise ValueError(f"the function returned {len(computed)} results, expected {len(results)}")
         for i, (found, dtype) in enumerate(zip(computed, results, strict=True)):
             place = memory(run.operands[len(inputs) + i], dtype)
+            if not hasattr(found, "__dlpack__"):
+                raise TypeError(f"result {i} must be a tensor, got {type(found).__name__}")
             found = torch.from_dlpack(found)
             if found.dtype != dtype or found.shape != place.shape:
                 raise ValueError(

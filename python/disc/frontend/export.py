@@ -43,7 +43,7 @@ from . import (
 from .argument_paths import leaf_names, signature_of
 from .entry_guards import EntryGuard, allows_negative, entry_guards, lines_of, note_lines, requires_two, with_sources
 from .facts import forgetting_counts
-from .function_transforms import NeedsGradients, check_same, recorded_below
+from .function_transforms import NeedsGradients, Tracing, check_same, recorded_below
 from .higher_order import flattened
 from .locations import is_user_file, is_user_line, source_of_error, source_of_trace, user_frames, warn
 from .model_errors import message_of, model_error, raise_failure
@@ -112,7 +112,11 @@ _MOST_REFINEMENTS = 8
 
 
 def refined_export(
-    module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None, dynamic_shapes: Any
+    module: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+    differentiated: bool = False,
 ) -> tuple[ExportedProgram, Any]:
     """The program of ``module``, and the ``dynamic_shapes`` it serves.
 
@@ -121,7 +125,7 @@ def refined_export(
     """
     for _ in range(_MOST_REFINEMENTS):
         try:
-            return export(module, args, kwargs, dynamic_shapes), dynamic_shapes
+            return export(module, args, kwargs, dynamic_shapes, differentiated), dynamic_shapes
         except errors.DynamicDimError as error:
             found = applied(dynamic_shapes, error.without_zero) or applied(dynamic_shapes, error.refinements)
             if found is None:
@@ -135,7 +139,7 @@ def refined_export(
             log.debug("dims are refined: %s", "; ".join(lines))
             why = f": {error.reason}" if error.reason else ""
             warn(f"the model works for some sizes of its dims only, and is compiled for {'; '.join(lines)}{why}")
-    return export(module, args, kwargs, dynamic_shapes), dynamic_shapes
+    return export(module, args, kwargs, dynamic_shapes, differentiated), dynamic_shapes
 
 
 def _advice(lines: Sequence[str]) -> str:
@@ -148,19 +152,26 @@ def export(
     args: Sequence[Any],
     kwargs: Mapping[str, Any] | None,
     dynamic_shapes: Any,
+    differentiated: bool = False,
 ) -> ExportedProgram:
     """``torch.export`` of ``module``, with its errors as :class:`~disc.errors.CompileError`.
 
     Export takes extents for other than 0 and 1, and refuses a dim whose range has them where a model's code depends on
     that (broadcasting, mostly). Such models are traced again without the assumption: what broadcasts is then checked
     when the compiled model is called. A model that calls ``torch.autograd.grad`` is traced again with gradients.
+    ``differentiated``: the program is that of a loss, whose code runs with gradients.
     """
     gradients = False
     states: list[torch.Tensor] = []
     while True:
         try:
-            with torch.no_grad(), _tracing(module), _user_names(module, args, kwargs, dynamic_shapes):
-                return _attempts(module, args, kwargs, dynamic_shapes, gradients, states)
+            with (
+                torch.set_grad_enabled(differentiated),
+                _tracing(module),
+                _user_names(module, args, kwargs, dynamic_shapes),
+                recorded_below(gradients, differentiated) as tracing,
+            ):
+                return _attempts(module, args, kwargs, dynamic_shapes, tracing, states)
         except NeedsGradients:
             log.debug("the model is traced again with gradients")
             gradients = True
@@ -190,10 +201,10 @@ def _attempts(
     args: Sequence[Any],
     kwargs: Mapping[str, Any] | None,
     dynamic_shapes: Any,
-    gradients: bool,
+    tracing: Tracing,
     states: Sequence[torch.Tensor],
 ) -> ExportedProgram:
-    with recorded_below(gradients) as tracing, attributes.noticed(module) as changes:
+    with attributes.noticed(module) as changes:
         args, kwargs = _distinct(args, kwargs)
 
         def traced() -> ExportedProgram:

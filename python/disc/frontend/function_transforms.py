@@ -25,6 +25,7 @@ from .. import errors
 from ..torch_compat import patches, pytree
 from ..torch_compat.patching import Replacement, instead, replaced
 from ..torch_compat.tracing import disable_proxy_modes_tracing, get_proxy_mode, proxy_tensor
+from . import gradient_mode
 from .locations import source_of_error, source_of_trace, user_line
 from .stand_ins import StandIns, difference
 from .zero_tangents import Zeros
@@ -46,8 +47,13 @@ class NeedsGradients(BaseException):
 class Tracing:
     """What is known of the trace of a model while :func:`recorded_below` is active."""
 
-    def __init__(self, whole: bool) -> None:
+    def __init__(self, whole: bool, differentiated: bool) -> None:
         self.whole = whole
+        self.differentiated = differentiated
+        self.without = False
+        """Whether gradients were disabled outside of the open transforms."""
+        self.detaching = 0
+        """How many calls of the model's code that leave gradients out are running."""
         self.open = 0
         """How many regions are open."""
         self.transforming = 0
@@ -83,7 +89,7 @@ class Tracing:
         @contextmanager
         def level() -> Iterator[Any]:
             # Without gradients PyTorch uses formulas that cannot be differentiated again, as that of silu.
-            with self.region(), torch.enable_grad(), original(*args) as value, self._explained():
+            with self.region(), self._enabled(), original(*args) as value, self._explained():
                 yield value
 
         return level()
@@ -102,13 +108,32 @@ class Tracing:
         """The gradients that a transform asks for, as a region: those of ``vjp`` are computed behind its level."""
         self.transforming += 1
         try:
-            with self.region(), torch.enable_grad():
+            with self.region(), self._enabled():
                 return original(*args, **kwargs)
         finally:
             self.transforming -= 1
 
+    @contextmanager
+    def _enabled(self) -> Iterator[None]:
+        """Gradients are enabled for a transform, whose results have none for the code around it if it disabled them."""
+        before = self.without
+        self.without = before or not torch.is_grad_enabled()
+        try:
+            with torch.enable_grad():
+                yield
+        finally:
+            self.without = before
+
     def called(self, original: Any, mode: Any, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Changes of PyTorch's state are recorded outside of regions only: inside, they are in effect."""
+        if self.differentiated and function is torch._C._set_grad_enabled:
+            return function(*args)  # What is recorded then has a note.
+        if self.differentiated and gradient_mode.detaches(function):
+            self.detaching += 1
+            try:
+                return original(mode, function, kinds, args, kwargs)
+            finally:
+                self.detaching -= 1
         if not self.open:
             return original(mode, function, kinds, args, kwargs)
         if function in _AUTOCAST:
@@ -128,7 +153,9 @@ class Tracing:
 
     def batch_norm(self, original: Any, x: Tensor, weight: Any, bias: Any, mean: Any, var: Any, *options: Any) -> Any:
         """Normalisation by known statistics inside of a region by its definition, which has batching rules."""
-        training, _, eps, _ = options
+        training, momentum, eps, _ = options
+        if training and isinstance(momentum, torch.SymFloat) and mean is not None and var is not None:
+            return _batch_norm(original, x, weight, bias, mean, var, momentum, *options[2:])
         if not self.open or training or mean is None or var is None:
             return original(x, weight, bias, mean, var, *options)
         scale = (var + eps).rsqrt() if weight is None else weight * (var + eps).rsqrt()
@@ -147,6 +174,8 @@ class Tracing:
         if mode is None or not mode.pre_dispatch:
             return original(root, tracer, concrete_args)
         self.numbers, self.zeros = StandIns(self.second), Zeros()
+        if self.differentiated:
+            gradient_mode.noted(tracer, lambda: self.without, lambda: not self.open or self.detaching > 0)
         if not self.whole:
             return original(root, tracer, concrete_args)
 
@@ -203,6 +232,20 @@ def _attention(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
     )
     return found[0]  # type: ignore[no-any-return]
+
+
+def _batch_norm(
+    original: Any, x: Tensor, weight: Any, bias: Any, mean: Tensor, var: Tensor, momentum: Any, *options: Any
+) -> Tensor:
+    """Batch norm with a momentum that is computed, as ``momentum=None`` is; PyTorch's operator takes a number."""
+    with torch.no_grad():
+        factor = torch.full((), momentum, dtype=torch.float64).to(mean.dtype)
+        now = mean.clone(), var.clone()
+    result: Tensor = original(x, weight, bias, *now, True, 1.0, *options)
+    with torch.no_grad():
+        for statistic, new in zip((mean, var), now, strict=True):
+            statistic.copy_(statistic * (1 - factor) + new * factor)
+    return result
 
 
 _QUESTIONS: dict[Any, Callable[[Tensor], Any]] = {
@@ -312,13 +355,14 @@ def check_same(program: ExportedProgram, second: ExportedProgram) -> None:
 
 
 @contextmanager
-def recorded_below(whole: bool) -> Iterator[Tracing]:
+def recorded_below(whole: bool, differentiated: bool = False) -> Iterator[Tracing]:
     """While it is active, ``torch.export`` records transforms as the ATen operations that they result in.
 
     With ``whole`` it records all of the model so, with gradients enabled; without, the model's calls of
-    ``torch.autograd.grad`` raise :class:`NeedsGradients`.
+    ``torch.autograd.grad`` raise :class:`NeedsGradients`. ``differentiated``: the program's gradients are wanted, and
+    its nodes say where the model's code disabled gradients.
     """
-    tracing = Tracing(whole)
+    tracing = Tracing(whole, differentiated)
     replacements: dict[patches.Patch, Replacement] = {
         **dict.fromkeys(patches.TRANSFORM_LEVELS, tracing.level),
         patches.TRANSFORM_GRADIENTS: tracing.transform,

@@ -43,7 +43,7 @@ from .returns import Output, Returns
 from .shape_specs import check_sizes, resolved
 from .symbols import Symbol, SymbolTable, flatten_dynamic_shapes, parameter_names, sizing_numbers
 from .torch_dialect import import_torch_dialect, single_threaded_context
-from .training.step import TrainingProgram
+from .training.step import HYPER_PARAMETERS, TrainingProgram
 from .updates import Program, decompose, find_updates, name_states, without_updates
 
 _UNKNOWN = object()
@@ -212,6 +212,16 @@ class ImportedProgram:
         return int(expr.xreplace({s: sympy.Integer(n) for s, n in sizes.items()}))
 
 
+def _with_numbers(signature: inspect.Signature | None, spec: pytree.TreeSpec) -> inspect.Signature | None:
+    """The signature of a step, which takes the optimizer's numbers after the arguments of the loss."""
+    if signature is None or HYPER_PARAMETERS not in (spec.child(1).context or ()):
+        return signature
+    parameters = list(signature.parameters.values())
+    place = len(parameters) - (bool(parameters) and parameters[-1].kind is inspect.Parameter.VAR_KEYWORD)
+    parameters.insert(place, inspect.Parameter(HYPER_PARAMETERS, inspect.Parameter.KEYWORD_ONLY))
+    return signature.replace(parameters=parameters)
+
+
 def _number(name: str, value: Any, dtype: torch.dtype) -> torch.Tensor:
     kind = float if dtype.is_floating_point else int
     if isinstance(value, bool) or not isinstance(value, kind):
@@ -263,7 +273,7 @@ def import_program(
         imported = _imported_module(
             model, args, kwargs, dynamic_shapes, library, fallback, examples, negotiation, training
         )
-    imported.signature = signature
+    imported.signature = signature if training is None else _with_numbers(signature, imported.in_spec)
     return imported
 
 
@@ -342,7 +352,7 @@ def _traced(
     try:
         given, given_kwargs = as_tensors(args, kwargs, floats)
         with caches.returned(model, same), records.returned(model), floats_as_inputs(model, floats):
-            exported, shapes = refined_export(model, given, given_kwargs, dynamic_shapes)
+            exported, shapes = refined_export(model, given, given_kwargs, dynamic_shapes, training is not None)
         return _imported(
             exported,
             given,
@@ -361,7 +371,7 @@ def _traced(
             raise
         try:
             with caches.returned(model, same), records.returned(model):
-                exported, shapes = refined_export(model, args, kwargs, dynamic_shapes)
+                exported, shapes = refined_export(model, args, kwargs, dynamic_shapes, training is not None)
             imported = _imported(
                 exported,
                 args,

@@ -433,8 +433,8 @@ ATTENTION = Patch(
 )
 BATCH_NORM = Patch(
     "torch:batch_norm",
-    "Batch normalisation by known statistics inside of a transform is arithmetic. Without it PyTorch runs it once for"
-    " each element of a batch.",
+    "Batch normalisation by known statistics inside of a transform is arithmetic, and its momentum may be computed."
+    " Without it PyTorch runs it once for each element of a batch, and momentum=None cannot be traced.",
     None,
 )
 LEGACY_VMAP = CodePatch(
@@ -535,4 +535,15 @@ FUNCTION_CALLED = Patch(
     "Function.apply calls it first, which shows that a model uses a torch.autograd.Function. Without it a training step"
     " differentiates what the function computes instead of calling its backward.",
     "(fn)",
+)
+TENSOR_HOOK = Patch(
+    "torch:Tensor.register_hook",
+    "A hook changes a gradient, as a torch.autograd.Function does. Without it training steps ignore hooks.",
+    "(self, hook)",
+)
+CHECKPOINT = Patch(
+    "torch.utils.checkpoint:CheckpointFunction.apply",
+    "It runs a part of a model under no_grad, and differentiates it later. Without it that part has no gradients in a"
+    " training step.",
+    "(args, kwargs)",
 )

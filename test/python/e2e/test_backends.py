@@ -209,7 +209,11 @@ def test_precedence():
         ({"accept": lambda self, region: 5}, "accept() must return None or a reason, got 5"),
         ({"prefer": lambda self, region: "x"}, "prefer() must return a condition"),
         ({"patterns": lambda self: 1 / 0}, "its patterns raised ZeroDivisionError"),
-        ({"patterns": lambda self: [Pattern("p", op("aten.linear"), lambda m: 1 / 0)]}, "a check of a pattern raised"),
+        (
+            {"patterns": lambda self: [Pattern("p", op("aten.linear"), lambda m: 1 / 0)]},
+            "the check of pattern 'p' raised",
+        ),
+        ({"patterns": lambda self: [Pattern("p", op("aten.linear"), lambda m: 3)]}, "a reason, got 3 (aten.linear)"),
         ({"compile": lambda self, region: SharedLibrary(path="/no/such.so", symbol="x")}, "cannot be loaded"),
         ({"compile": lambda self, region: ObjectFile(path="/no/such.o", symbol="x")}, "is missing"),
         (
@@ -311,6 +315,7 @@ def test_a_python_function_that_is_wrong():
         (lambda x, w, b: (x, x), "returned 2 results, expected 1"),
         (lambda x, w, b: nn.functional.linear(x, w, b).double(), "torch.float64"),
         (lambda x, w, b: {}[0], "KeyError"),
+        (lambda x, w, b: None, "result 0 must be a tensor, got NoneType"),
     ):
         with pytest.raises(RuntimeError, match=text):
             compiled(function)(torch.randn(3, 5, 16))

@@ -485,3 +485,29 @@ def test_one_more_argument_of_a_quantised_module():
     for n in (1, 3, 6):
         x = torch.randn(n, 8), torch.randn(n, 8)
         torch.testing.assert_close(model(*x), quantised(*x), rtol=1e-4, atol=0.02)
+
+
+def test_groups_that_do_not_fit_are_an_error():
+    """It names the layers, and what to write; the sensitivity is that of the others."""
+    module = torch.nn.Sequential(torch.nn.Linear(64, 40), torch.nn.ReLU(), torch.nn.Linear(40, 3)).eval()
+    batches = [(torch.randn(8, 64),)]
+    with pytest.raises(ValueError, match=r"'2' \(40 inputs\); use a smaller group, or exclude=\['2'\]"):
+        disc.quantize(module, batches, "int4-weights")
+    disc.quantize(module, batches, "int4-weights", exclude=["2"])
+    assert [x.name for x in disc.quantization.sensitivity(module, batches, "int4-weights").layers] == ["0"]
+
+
+@pytest.mark.parametrize("preset", ["int8-weights", "int8-dynamic"])
+def test_layers_of_an_encoder(preset):
+    """nn.MultiheadAttention has a layer that is not called as one: it stays as it is."""
+    torch.manual_seed(0)
+    module = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True).eval()
+    rows = {0: torch.export.Dim("rows", min=1, max=64)}
+    batches = [(torch.randn(8, 6, 32),)]
+    quantized = disc.quantize(module, batches, preset, dynamic_shapes=(rows,))
+    model = disc.compile(quantized, batches[0], dynamic_shapes=(rows,))
+    for n in (1, 5, 33):
+        x = torch.randn(n, 6, 32)
+        with torch.no_grad():
+            expected = quantized(x)
+        torch.testing.assert_close(model(x), expected, rtol=0.02, atol=0.05 if preset == "int8-dynamic" else 1e-4)

@@ -107,6 +107,52 @@ def in_place(m, x):
     return h
 
 
+def row_of_a_copy(m, x):
+    rows = x.new_zeros(x.shape[0], 4)
+    for t in range(x.shape[0]):
+        rows = rows * 2
+        rows[t] = m.layer(x[t])
+    return rows
+
+
+def row_by_row(m, x):
+    rows, h = x.new_zeros(x.shape[0], 4), x.new_zeros(4)
+    for t in range(x.shape[0]):
+        h = torch.tanh(m.layer(x[t]) + m.other(h))
+        rows[t] = h
+    return rows
+
+
+def row_from_the_row_before(m, x):
+    rows = m.other(x[:1]).repeat(x.shape[0] + 1, 1)
+    for t in range(x.shape[0]):
+        rows[t + 1] = torch.tanh(m.layer(x[t]) + m.other(rows[t].clone()))
+    return rows[1:]
+
+
+def row_in_branch(m, x):
+    rows = m.other(x)
+    for t in range(x.shape[0]):
+        if x[t, 0] > 0:
+            rows[t] = torch.tanh(m.layer(x[t]))
+    return rows
+
+
+def row_changed_and_read(m, x):
+    rows = x.new_zeros(x.shape[0], 4)
+    for t in range(x.shape[0]):
+        row = rows[t]
+        rows[t].add_(m.layer(x[t]))
+        rows[t, 2:4].mul_(2)
+        rows[t] = 3 * row.clone()
+        rows[t, 0] = row[1].clone()
+    return rows
+
+
+def mapped(m, x):
+    return torch._higher_order_ops.map(lambda row: torch.tanh(m.layer(row)) * row[0], x)
+
+
 def scan(m, x):
     def step(h, row):
         h = torch.tanh(m.layer(h) + row)
@@ -307,6 +353,12 @@ FUNCTIONS = {
         branch_in_while,
         row_used_twice,
         in_place,
+        row_of_a_copy,
+        row_by_row,
+        row_from_the_row_before,
+        row_in_branch,
+        row_changed_and_read,
+        mapped,
         scan,
         advantages,
     )
@@ -488,3 +540,15 @@ def test_gradients_of_tensors_that_grow_are_an_error():
 def test_a_gradient_that_needs_a_number_of_the_step_is_an_error(function):
     with pytest.raises(disc.errors.ControlFlowError, match="used behind it"):
         compiled(Layer(function))
+
+
+def test_a_changed_tensor_that_a_gradient_needs_is_an_error():
+    """As in PyTorch, which says so in the backward pass."""
+
+    def changed(m, x):
+        y = torch.tanh(m.layer(x))
+        y.mul_(2)
+        return y
+
+    with pytest.raises(disc.errors.GradientError, match="is changed in place afterwards, which PyTorch does not allow"):
+        compiled(Layer(changed))

@@ -142,3 +142,58 @@ def test_checks_of_linear_algebra():
     with pytest.raises(disc.ShapeError, match=r"linalg\.inv: the matrix is singular"):
         step(x)
     assert not module.weight.any()
+
+
+def test_errors_of_indices_change_nothing():
+    """Indices that a kernel computes are checked before an update, also beside the loss."""
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
+    optimizer = torch.optim.Adam(module.parameters())
+
+    def loss(module, x):
+        at = x.sum().long().clamp(0, 1000).reshape(1)
+        return module(x).square().mean() + x[:, 0].index_select(0, at).sum()
+
+    step = disc.compile_training(
+        module, optimizer, (torch.zeros(4, 6),), loss=loss, dynamic_shapes=({0: torch.export.Dim("n", min=1)},)
+    )
+    for n in (3, 1, 17):
+        step(torch.full((n, 6), 0.001))
+        before = copy.deepcopy((module.state_dict(), optimizer.state_dict()["state"]))
+        with pytest.raises(IndexError, match="index 1000 is out of range"):
+            step(torch.full((n, 6), 1000.0))
+        after = module.state_dict(), optimizer.state_dict()["state"]
+        assert all(torch.equal(x, after[0][name]) for name, x in before[0].items())
+        assert all(torch.equal(x, after[1][p][name]) for p in before[1] for name, x in before[1][p].items())
+
+
+def test_arguments_are_those_of_the_loss():
+    """Errors and names of arguments are as for a compiled model."""
+    module = torch.nn.Linear(6, 3)
+    optimizer = torch.optim.Adam(module.parameters())
+    x = torch.randn(4, 6)
+    step = disc.compile_training(
+        module, optimizer, (x,), loss=lambda module, x, scale=2.0: scale * module(x).sum(), dynamic_shapes=({0: "n"},)
+    )
+    step(x=x[:2])
+    with pytest.raises(TypeError, match="missing argument 'x'"):
+        step()
+    with pytest.raises(TypeError, match="unexpected keyword argument 'y'"):
+        step(x, y=x)
+
+
+def test_another_parameter_of_the_module_is_an_error():
+    """As after ``load_state_dict(assign=True)``: the optimizer would update tensors that the module does not have."""
+    module = torch.nn.Linear(6, 3)
+    optimizer = torch.optim.Adam(module.parameters())
+    x = torch.randn(4, 6)
+    step = disc.compile_training(
+        module, optimizer, (x,), loss=lambda module, x: module(x).sum(), dynamic_shapes=({0: "n"},)
+    )
+    step(x)
+    module.load_state_dict({name: value.clone() for name, value in module.state_dict().items()})
+    step(x)
+    module.load_state_dict({name: value.clone() for name, value in module.state_dict().items()}, assign=True)
+    for _ in range(2):
+        with pytest.raises(disc.errors.CallError, match="'weight' of the module is another tensor"):
+            step(x)

@@ -461,7 +461,7 @@ def test_the_tracing_thread_is_affected():
     # PyTorch 2.12 converts results of other kernels, too.
     kernels = {patches.CONVOLUTION_FORMAT.place, *([patches.CONVERSION.place] if MINOR >= 13 else [])}
     optimizers = {p.place for p in (patches.IS_COMPILING, patches.POWER, patches.PROFILED, patches.PROFILED_END)}
-    training = {patches.FUNCTION_CALLED.place}
+    training = {p.place for p in (patches.FUNCTION_CALLED, patches.TENSOR_HOOK, patches.CHECKPOINT)}
     assert set(same) == only_graphs | decomposing | kernels | optimizers | training
 
 

@@ -1,7 +1,7 @@
 """Losses with gradients of their own: classes of ``torch.autograd.Function``.
 
-``torch.export`` records what such a function computes, and not that it has a backward. A loss that uses one is traced
-as a function that calls ``torch.autograd.grad`` itself.
+``torch.export`` records what such a function computes, and not that it has a backward. A loss that uses one, or a hook
+that changes a gradient, is traced as a function that calls ``torch.autograd.grad`` itself.
 """
 
 from __future__ import annotations
@@ -14,14 +14,19 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.modules._functions import BackwardHookFunction
 
 from ...torch_compat import patches, pytree
 from ...torch_compat.patching import replaced
+from ...torch_compat.tracing import get_proxy_mode
 
 
 @contextmanager
 def functions_noted(found: list[str]) -> Iterator[None]:
-    """While it is active, the classes of ``torch.autograd.Function`` that are applied are added to ``found``."""
+    """While it is active, the classes of ``torch.autograd.Function`` that are applied are added to ``found``.
+
+    So are hooks of gradients. Parts under ``torch.utils.checkpoint`` are traced as if they were not.
+    """
 
     def called(original: Any, fn: Any) -> Any:
         frame = sys._getframe(1)
@@ -29,11 +34,27 @@ def functions_noted(found: list[str]) -> Iterator[None]:
             frame = frame.f_back  # type: ignore[assignment]
         kind = None if frame is None else frame.f_locals.get("cls")
         # Those of PyTorch consist of operations whose gradients it knows.
-        if isinstance(kind, type) and kind.__module__.partition(".")[0] != "torch":
+        if kind is BackwardHookFunction:
+            found.append("Module.register_full_backward_hook")
+        elif isinstance(kind, type) and kind.__module__.partition(".")[0] != "torch":
             found.append(kind.__qualname__)
         return original(fn)
 
-    with replaced({patches.FUNCTION_CALLED: called}):
+    def hooked(original: Any, tensor: Tensor, hook: Any) -> Any:
+        if get_proxy_mode() is not None:
+            found.append("Tensor.register_hook")
+        return original(tensor, hook)
+
+    def checkpointed(original: Any, function: Any, preserve: bool, *args: Any) -> Any:
+        return original(function, preserve, *args) if get_proxy_mode() is None else function(*args)
+
+    with replaced(
+        {
+            patches.FUNCTION_CALLED: called,
+            patches.TENSOR_HOOK: hooked,
+            patches.CHECKPOINT: checkpointed,
+        }
+    ):
         yield
 
 

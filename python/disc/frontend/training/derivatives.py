@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -65,27 +66,50 @@ def _is_of_step(number: Any) -> bool:
     return isinstance(number, torch.SymInt) and bool(free_unbacked_symbols(number))
 
 
-def _select(x: Tensor, dim: int, index: Any) -> Tensor:
-    """The index as a tensor: autograd keeps one for each step, where the number is known in the step alone."""
-    if not x.requires_grad or not _is_of_step(index):
-        return torch.ops.aten.select.int(x, dim, index)
+@dataclass(frozen=True)
+class Part:
+    """A part of a tensor at a place that a step of a loop computes, as a copy.
+
+    The place is a tensor: autograd keeps one for each step, where the number is known in the step alone.
+    """
+
+    dim: int
+    index: Tensor
+    single: bool
+    """Whether the part is without the dim."""
+
+    def read(self, x: Tensor) -> Tensor:
+        """The copy of the part."""
+        part = x.index_select(self.dim, self.index)
+        return part.squeeze(self.dim) if self.single else part
+
+    def write(self, x: Tensor, part: Tensor) -> None:
+        """Sets the part in place."""
+        x.index_copy_(self.dim, self.index, part.unsqueeze(self.dim) if self.single else part)
+
+
+def _selected(x: Tensor, dim: int, index: Any) -> Part | None:
+    if not _is_of_step(index):
+        return None
     at = torch.scalar_tensor(index, dtype=torch.int64, device=x.device)
-    return x.index_select(dim, torch.where(at < 0, at + x.shape[dim], at).reshape(1)).squeeze(dim)
+    return Part(dim, torch.where(at < 0, at + x.shape[dim], at).reshape(1), True)
 
 
-def _slice(x: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Tensor:
-    """The same of a slice of a known length."""
-    value = torch.ops.aten.slice.Tensor(x, dim, start, end, step)
-    size = value.shape[dim]
-    if not x.requires_grad or not _is_of_step(start) or _is_of_step(size) or not statically_known_true(start >= 0):
-        return value
-    return x.index_select(dim, torch.arange(size, device=x.device) * step + start)
+def _sliced(x: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Part | None:
+    if not _is_of_step(start) or not statically_known_true(start >= 0):
+        return None
+    size = torch.ops.aten.slice.Tensor(x, dim, start, end, step).shape[dim]
+    return None if _is_of_step(size) else Part(dim, torch.arange(size, device=x.device) * step + start, False)
 
+
+PARTS: dict[Any, Callable[..., Part | None]] = {
+    torch.ops.aten.select.int: _selected,
+    torch.ops.aten.slice.Tensor: _sliced,
+}
+"""Operators whose result is a view at some place; the part is None if no step of a loop computes the place."""
 
 DERIVATIVES: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.block_diag.default: _block_diag,
     torch.ops.aten.cumprod.default: _cumprod,
-    torch.ops.aten.select.int: _select,
-    torch.ops.aten.slice.Tensor: _slice,
 }
 """Each computes what the operator does, where a gradient is asked for."""

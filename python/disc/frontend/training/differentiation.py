@@ -13,14 +13,15 @@ from typing import Any
 import torch
 import torch.fx.traceback as fx_traceback
 from torch import Tensor
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 
 from ... import errors
 from ...torch_compat import pytree
 from ...torch_compat.operators import HigherOrderOperator, OpOverload
 from .. import markers
+from ..gradient_mode import is_kept, is_off
 from ..locations import source_of_trace
-from .derivatives import DERIVATIVES
+from .derivatives import DERIVATIVES, PARTS, Part
 
 BEGINS = (markers.branch_begin, markers.loop_begin, markers.procedure_begin)
 _ENDS = {
@@ -72,6 +73,8 @@ class Evaluation:
         self.module = module
         self.values: dict[Node, Any] = dict(values or {})
         self._special = special or {}
+        self._parts: dict[Node, Part] = {}
+        self._writes: dict[Graph, set[Node]] = {}
 
     def run(self, args: Sequence[Any]) -> list[Any]:
         """The results of the graph for these arguments."""
@@ -104,7 +107,7 @@ class Evaluation:
 
     def call(self, node: Node) -> Any:
         """The value of a node."""
-        with _meta_of(node):
+        with _meta_of(node), torch.set_grad_enabled(torch.is_grad_enabled() and not is_off(node)):
             if node.op == "get_attr":
                 found: Any = self.module
                 for part in str(node.target).split("."):
@@ -112,6 +115,8 @@ class Evaluation:
                 return found
             assert node.op == "call_function", node.op
             args, kwargs = self.operands(node.args), self.operands(node.kwargs)
+            if is_kept(node):
+                return args[0]
             if isinstance(node.target, HigherOrderOperator):
                 return self._higher_order(node, args, kwargs)
             if node.target is torch.ops.aten._assert_scalar.default and isinstance(args[0], torch.SymBool):
@@ -120,12 +125,57 @@ class Evaluation:
                 return None
             if isinstance(node.target, OpOverload) and node.target.namespace == "disc":
                 return self._own(node, args, kwargs)
-            if node.target in DERIVATIVES and torch.is_grad_enabled():
-                return DERIVATIVES[node.target](*args, **kwargs)
+            if torch.is_grad_enabled():
+                if node.target in DERIVATIVES:
+                    return DERIVATIVES[node.target](*args, **kwargs)
+                if node.target in PARTS and (args[0].requires_grad or node in self._written(node.graph)):
+                    found_part = PARTS[node.target](*args, **kwargs)
+                    if found_part is not None:
+                        self._parts[node] = found_part
+                        return found_part.read(args[0])
             value = node.target(*args, **kwargs)  # type: ignore[operator]
+            if self._parts and _is_mutable(node):
+                self._write(node)
             if isinstance(value, torch.SymInt):
                 _keep_range(node, value)
             return value
+
+    # -- parts of tensors that are copies --------------------------------------------------------------------------
+
+    def changes(self, node: Node) -> bool:
+        """Whether an operation of the node's graph writes to its value, or to what that is a view of."""
+        return not self._written(node.graph).isdisjoint(_bases(node))
+
+    def _written(self, graph: Graph) -> set[Node]:
+        """The nodes of a graph that an operation in place writes to, and those that they are views of."""
+        if graph not in self._writes:
+            found: set[Node] = set()
+            for node in graph.nodes:
+                if _is_mutable(node):
+                    for target in _targets(node):
+                        found.update(_bases(target))
+            self._writes[graph] = found
+        return self._writes[graph]
+
+    def _write(self, node: Node) -> None:
+        """After an operation in place: a part that it wrote to is written to what it is a part of, and others of that
+        are read again."""
+        for target in _targets(node):
+            path = _bases(target)
+            for base in path:
+                if base in self._parts:
+                    self._parts[base].write(self.operands(base.args[0]), self.values[base])
+            stale = [x for x in self._parts if x not in path and path[-1] in _bases(x)]
+            if not stale:
+                continue
+            again = set(stale)
+            for view in list(self.values):
+                if view in again or (again.intersection(_bases(view)) and isinstance(self.values[view], Tensor)):
+                    base, part = self.operands(view.args[0]), self._parts.get(view)
+                    if part is not None:
+                        self.values[view] = part.read(base)
+                    else:
+                        self.values[view] = base if _is_mutable(view) else self.call(view)
 
     def _higher_order(self, node: Node, args: Any, kwargs: Any) -> Any:
         """A part of a program in which another mode of PyTorch is active."""
@@ -170,7 +220,8 @@ class Evaluation:
         inside = nodes[start : end + 1]
         own = set(inside)
         outer = list(dict.fromkeys(x for node in inside for x in node.all_input_nodes if x not in own))
-        wanted = [x for x in outer if requires_grad(self.values[x])] if torch.is_grad_enabled() else []
+        enabled = torch.is_grad_enabled() and not is_off(nodes[start])
+        wanted = [x for x in outer if requires_grad(self.values[x])] if enabled else []
         if not wanted:
             for node in inside:
                 self.values[node] = self.call(node)
@@ -205,6 +256,32 @@ class Evaluation:
             needed.add(node)
             waiting += node.all_input_nodes
         return results, [node for node in nodes if node in needed]
+
+
+def _is_mutable(node: Node) -> bool:
+    return bool(getattr(getattr(node.target, "_schema", None), "is_mutable", False))
+
+
+def _targets(node: Node) -> list[Node]:
+    """The arguments that an operation in place writes to."""
+    schema = node.target._schema  # type: ignore[union-attr]
+    given = [
+        node.args[number] if number < len(node.args) else node.kwargs.get(argument.name)
+        for number, argument in enumerate(schema.arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    ]
+    return [x for value in given for x in pytree.tree_leaves(value) if isinstance(x, Node)]
+
+
+def _bases(node: Node) -> list[Node]:
+    """A node, what it is a view of, and so on."""
+    found = [node]
+    while True:
+        schema = getattr(found[-1].target, "_schema", None)
+        aliases = [] if schema is None else [result.alias_info for result in schema.returns]
+        if len(aliases) != 1 or aliases[0] is None or not found[-1].args or not isinstance(found[-1].args[0], Node):
+            return found
+        found.append(found[-1].args[0])
 
 
 def _keep_range(node: Node, value: torch.SymInt) -> None:
@@ -243,7 +320,16 @@ def gradients(
     operation ran in the mode for anomalies.
     """
     with _lines(outputs):
-        return list(torch.autograd.grad(outputs, inputs, given, allow_unused=True))
+        try:
+            return list(torch.autograd.grad(outputs, inputs, given, allow_unused=True))
+        except RuntimeError as error:
+            if "modified by an inplace operation" not in str(error):
+                raise
+            raise errors.GradientError(
+                "import",
+                "a tensor that a gradient needs is changed in place afterwards, which PyTorch does not allow either",
+                help="change a copy of it (clone())",
+            ) from error
 
 
 @contextmanager

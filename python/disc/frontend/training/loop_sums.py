@@ -249,6 +249,8 @@ class _Steps:
             total = self._behind(_aten.add.Tensor, (first, total), total)
         for last in lasts:
             self._replace(last, total)
+            if last is self._place:
+                self._place = last.next
             self._graph.erase_node(last)
         self._drop(slot)
 

@@ -139,7 +139,8 @@ class _Region:
         for node in tensors:
             value = self._values[node].detach()
             if (found := recorded(value)) is not None:
-                self._known[found] = value
+                # As a loop's result is written back to the tensor that it changes.
+                self._known[found] = value.clone() if evaluation.changes(node) else value
         env = self._environment()
         self._before = set(env.var_to_range) if env is not None else set()
 
@@ -231,6 +232,7 @@ class Branch(_Region):
         token = evaluation.call(begin)
         sides: list[tuple[list[Any], list[Tensor], _Kept]] = []
         marks: list[Tensor] = []
+        places: list[list[Node | None]] = []
         for nodes, last in zip(self._sides, (self._sides[1][0], self._end), strict=True):
             kept = _Kept(self._known)
             with kept.recording():
@@ -238,6 +240,8 @@ class Branch(_Region):
                 side = Evaluation(evaluation.module, {**values, **inside, nodes[0]: token})
                 side.evaluate(nodes[1:])
                 given, entered, numbers = (side.operands(x) for x in last.args[1:])
+            # Views of what was changed in place are computed when they are asked for: before the end of the side.
+            places.append([recorded(x) for x in kept.tensors])
             with torch.no_grad():
                 marker: Any = last.target
                 token = marker(token, [x.detach() for x in given], [x.detach() for x in entered], numbers)
@@ -250,7 +254,7 @@ class Branch(_Region):
         kept_tensors = [x for *_, kept in sides for x in kept.tensors]
         for x in kept_tensors:
             self._check_size(x)
-        self._add_results(marks, [kept.tensors for *_, kept in sides])
+        self._add_results(marks, places, [kept.tensors for *_, kept in sides])
         token = marks[1]
         saved = [markers.branch_result(token, x, list(x.shape), count + n) for n, x in enumerate(kept_tensors)]
         first = len(sides[0][2].tensors)
@@ -264,15 +268,17 @@ class Branch(_Region):
 
         self._graft(results, sizes, [kept for *_, kept in sides], [pred, *saved], backward)
 
-    def _add_results(self, marks: Sequence[Tensor], kept: Sequence[Sequence[Tensor]]) -> None:
+    def _add_results(
+        self, marks: Sequence[Tensor], places: Sequence[Sequence[Node | None]], kept: Sequence[Sequence[Tensor]]
+    ) -> None:
         """Adds what both sides keep to the values that they return; of what the other side keeps, memory alone."""
         ends = [recorded(x) for x in marks]
         for number, end in enumerate(ends):
             assert end is not None
             added = []
             for side, tensors in enumerate(kept):
-                for x in tensors:
-                    added.append(recorded(x) if side == number else _empty_before(end, x))
+                for x, place in zip(tensors, places[side], strict=True):
+                    added.append(place if side == number else _empty_before(end, x))
             end.args = (end.args[0], [*end.args[1], *added], *end.args[2:])  # type: ignore[misc]
 
     def _backward(

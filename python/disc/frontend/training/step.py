@@ -233,6 +233,7 @@ class _Step:
         """Adds the nodes of an update behind those of the gradients."""
         program = update.program
         values: dict[Node, Any] = {}
+        updated = dict(self._updates)
         given: list[Any] = [gradients[name] for name in update.gradients]
         for number in range(first, first + update.numbers):
             assert carrier is not None
@@ -252,7 +253,8 @@ class _Step:
                 if tensor is None:
                     tensor = program.constants.get(name, program.state_dict.get(name))
                 self._add_state(name, self._placeholder(node.name, self._fake(tensor)), tensor)
-            values[node] = self._placeholders[name]
+            # The loss may have changed a parameter, as an embedding with max_norm does.
+            values[node] = updated.get(name, self._placeholders[name])
         symbols = _Symbols(self._graph)
         for node in program.graph.nodes:
             if node.op in ("placeholder", "output"):
@@ -266,8 +268,10 @@ class _Step:
                 name = str(spec.target)
                 new = values[result]
                 if keep is not None:
-                    new = self._call(torch.ops.aten.where.self, (keep, new, self._placeholders[name]), new)
-                self._updates.append((name, new))
+                    old = updated.get(name, self._placeholders[name])
+                    new = self._call(torch.ops.aten.where.self, (keep, new, old), new)
+                updated[name] = new
+        self._updates = list(updated.items())
 
     # -- the program -----------------------------------------------------------------------------------------
 
