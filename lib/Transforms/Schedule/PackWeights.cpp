@@ -389,8 +389,8 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     bool halves = element.isF32() && (precision == "bf16" || type.getElementType().isBF16());
     Type stored = halves ? nested.getBF16Type() : codes ? type.getElementType() : element;
     bool rounds = precision == "bf16" || getElementTypeOrSelf(contraction.getDpsInputs()[0]).isBF16();
-    bool pairs = halves && rounds && (k % 2 == 0 || dims.k.size() == 1) && (target.bf16Dot || target.bf16Tiles) && target.vectorBits == 512 &&
-                 canRound(kernel);
+    bool pairs = halves && rounds && (k % 2 == 0 || dims.k.size() == 1) && (target.bf16Dot || target.bf16Tiles) &&
+                 target.vectorBits == 512 && canRound(kernel);
     Side side;
     if (codes)
       side = sideOfCodes(kernel, target);
