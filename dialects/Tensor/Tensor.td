@@ -310,7 +310,7 @@ def Tensor_UnpackOp : Tensor_Op<"unpack", [Tensor_KnownDims, AttrSizedOperandSeg
     With `scales`, the panels contain codes of a quantised tensor, and the result is the tensor,
     `(code - zero) * scale`. Scales and zeros are f32 and are stored in panels, too: `[batch..., ceil(N / panel), groups,
     panel]`, one for each column and each of `groups` runs of neighbouring values of k. With `unsigned` the codes are
-    unsigned integers. With `as_halves` products of many rows may round the tensor to bf16, as their other operand is.
+    unsigned integers. With `as_halves` a product with many rows may round the tensor to bf16; its other operand is bf16, too.
 
     ```mlir
     %w = disc_tensor.unpack %p scales %s : tensor<12x4x32xf32> batch [] n [0] k [1] panel 32
@@ -320,9 +320,9 @@ def Tensor_UnpackOp : Tensor_Op<"unpack", [Tensor_KnownDims, AttrSizedOperandSeg
     (T14) `batch_dims`, `n_dims` and `k_dims` together name each result dimension once.
     (T37) with `scales` the panels contain bytes, or `nibbles`, and the result floats, and there is one scale (and one zero) for each
     column of each panel and each group; the number of groups divides K.
-    (T42) `as_halves` needs scales, each of an even number of values of k.
     (T38) `nibbles` need panels of i32 without `together`; they are unsigned, and their zero is 8 where none are given.
     (T40) `together` is 1, 2 or 4, with 4 the panels are of bytes, and a shift is 128 or -128 and needs 4.
+    (T42) `as_halves` needs scales, each for an even number of values of k.
   }];
   let arguments = (ins AnyRankedTensor:$source, Optional<AnyRankedTensor>:$scales, Optional<AnyRankedTensor>:$zeros,
                        DenseI64ArrayAttr:$batch_dims, DenseI64ArrayAttr:$n_dims, DenseI64ArrayAttr:$k_dims,

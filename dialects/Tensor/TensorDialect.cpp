@@ -314,7 +314,7 @@ LogicalResult UnpackOp::verify() {
     return emitOpError("with nibbles needs scales and unsigned codes (T38)");
   if (!getScales())
     return getZeros()      ? emitOpError("has zeros without scales (T37)")
-           : getAsHalves() ? emitOpError("has halves without scales (T42)")
+           : getAsHalves() ? emitOpError("with `as_halves` needs scales (T42)")
                            : success();
   auto fits = [&](Value v) {
     RankedTensorType type = tensorType(v);
@@ -330,7 +330,7 @@ LogicalResult UnpackOp::verify() {
       (getZeros() && (!fits(getZeros()) || getZeros().getType() != getScales().getType())))
     return emitOpError("needs scales and zeros whose shapes and types fit its panels (T37)");
   if (getAsHalves() && panels.getShape().drop_back().back() * getSide() / getGroups() % 2 != 0)
-    return emitOpError("halves an odd number of values of k (T42)");
+    return emitOpError("with `as_halves` needs an even number of values of k for each scale (T42)");
   return success();
 }
 

@@ -54,8 +54,8 @@ class Options:
     precision: Literal["f32", "bf16"] = "f32"
     """``"bf16"`` keeps the f32 weights of products as bf16 (each rounded by at most 2**-8 of its value), in half the
     memory. Where the CPU multiplies bf16 (AMX, AVX512-BF16), activations of these products are rounded too; elsewhere
-    weights are widened as they are read, and products stay f32. With AMX this holds for convolutions, too, but those of
-    each channel by itself; without it they stay f32. Sums are f32 everywhere. Attention stays f32.
+    weights are widened as they are read, and products stay f32. With AMX this holds for convolutions, too, except
+    depthwise ones; without it they stay f32. Sums are f32 everywhere. Attention stays f32.
     Weights that are codes of 8 or 4 bits stay codes; with AMX, products of many rows round their values to bf16."""
     winograd: bool = True
     """Convolutions by 3 x 3 kernels in fewer multiplications (Winograd's), where that is faster. Rounding differs, by

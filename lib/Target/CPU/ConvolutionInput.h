@@ -81,7 +81,7 @@ private:
   Value bytes(int64_t code);
   /// Whether pixels of the copy have more channels than those of the input. What is there is multiplied by zeros.
   bool isPadded() const { return !e.shapes.equal(info.pixelInputs, info.groupInputs); }
-  /// Whether that must not be what the memory has: no float times 0 is 0.
+  /// Whether these channels must be zeros, not what the memory contains: NaN times 0 is NaN.
   bool padsWithZeros() const { return isPadded() && isa<FloatType>(made); }
   Value ofInput(Value ptr, Value elements) { return m.advance(ptr, m.mul(elements, byteSize(element))); }
   Value ofCopy(Value ptr, Value elements) { return m.advance(ptr, m.mul(elements, byteSize(made))); }

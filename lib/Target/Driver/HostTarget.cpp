@@ -121,9 +121,8 @@ static bool hasSlowBf16Dot(StringRef cpu) {
 }
 
 /// Whether a CPU with AVX-512 is Intel's: by its name, which is one of a general level, of AMD's, or else of Intel's.
-/// Of the lines that a core misses, the first-level cache waits for 16 at a time, the second-level one for 48, and what
-/// the hardware fetches ahead ends with each page of 4 KB. Measured on a Xeon with AMX (docs/performance.md), where
-/// products of one row with codes of 4 bits took 0.43 of the time.
+/// Fetching to the second-level cache was faster than to the first on the only such CPU that it was measured on, a Xeon
+/// with AMX (docs/rationale/products.md).
 static bool isIntel(StringRef cpu) {
   return !cpu.empty() && cpu != "generic" && !cpu.starts_with("x86-64") && !cpu.starts_with("znver");
 }

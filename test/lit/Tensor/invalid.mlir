@@ -386,7 +386,7 @@ func.func @t40_shift(%p: tensor<4x9x64xi8>) {
 // -----
 
 func.func @t42_scales(%p: tensor<4x32x16xbf16>) {
-  // expected-error @+1 {{has halves without scales (T42)}}
+  // expected-error @+1 {{with `as_halves` needs scales (T42)}}
   %0 = disc_tensor.unpack %p batch [] n [0] k [1] panel 16 as_halves : tensor<4x32x16xbf16> -> tensor<64x32xbf16>
   return
 }
@@ -394,7 +394,7 @@ func.func @t42_scales(%p: tensor<4x32x16xbf16>) {
 // -----
 
 func.func @t42_odd(%w: tensor<4x33x16xi8>, %s: tensor<4x3x16xf32>) {
-  // expected-error @+1 {{halves an odd number of values of k (T42)}}
+  // expected-error @+1 {{with `as_halves` needs an even number of values of k for each scale (T42)}}
   %0 = disc_tensor.unpack %w scales %s : tensor<4x3x16xf32> batch [] n [0] k [1] panel 16 as_halves
       : tensor<4x33x16xi8> -> tensor<64x33xf32>
   return
