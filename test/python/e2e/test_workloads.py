@@ -77,8 +77,8 @@ def test_exported(name):
         assert workload.largest_difference(found, expected) <= workload.tolerance, shape
 
 
-@pytest.mark.parametrize("name", ["int8_resnet50", "int8_ctr_ranker"])
-def test_engines_quantise_workloads_in_int8(name, tmp_path):
+@pytest.mark.parametrize("name", ["int8_resnet50", "int8_ctr_ranker", *workloads.families()["bf16"]])
+def test_engines_compute_in_the_precision_of_a_workload(name, tmp_path):
     workload = workloads.load(name, small=True)
     context = engines.Context(workload, name, 1, tmp_path, "")
     ours, reference = (engines.load(engine)(context) for engine in ("disc", "eager"))
@@ -89,5 +89,5 @@ def test_engines_quantise_workloads_in_int8(name, tmp_path):
         with torch.inference_mode():
             actual, expected = (engine.outputs(engine.bind(shape, inputs)()) for engine in (ours, reference))
         assert 0 < workload.largest_difference(actual, expected) <= workload.tolerance
-    with pytest.raises(engines.NotSupported, match="no int8 of it"):
+    with pytest.raises(engines.NotSupported, match=f"no {workload.precision} of it"):
         Worker(engines.load("inductor"), context).prepare()
