@@ -16,6 +16,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs/howto"
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+TRIES = 4
+"""Now and then, Chromium without a GPU stops drawing a page; a new process of it draws the same page."""
 
 
 def browser() -> str | None:
@@ -28,6 +30,7 @@ def picture(page: Path, output: Path, width: int, height: int, section: str = ""
 
     Raises:
         RuntimeError: there is no Chromium, or it wrote nothing.
+        subprocess.TimeoutExpired: it did not end, several times.
     """
     program = browser()
     if program is None:
@@ -41,12 +44,14 @@ def picture(page: Path, output: Path, width: int, height: int, section: str = ""
         flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
         flags += ["--disable-background-networking", "--disable-component-update", "--hide-scrollbars"]
         flags += [f"--user-data-dir={folder}", f"--window-size={width},{height}", f"--screenshot={output.resolve()}"]
-        result = subprocess.run(
-            [program, *flags, page.resolve().as_uri()],
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        command = [program, *flags, page.resolve().as_uri()]
+        for left in reversed(range(TRIES)):
+            try:
+                result = subprocess.run(command, capture_output=True, text=True, timeout=90)
+                break
+            except subprocess.TimeoutExpired:
+                if not left:
+                    raise
     if not output.exists():
         raise RuntimeError(f"{program} wrote no picture:\n{result.stderr}")
 
