@@ -132,11 +132,13 @@ LogicalResult AttentionScheduleAttr::verify(EmitError emitError, int64_t rows, i
       .offsets({{"query_scratch", queryScratch}, {"score_scratch", scoreScratch}, {"out_scratch", outScratch}});
 }
 
-LogicalResult ConvolutionScheduleAttr::verify(EmitError emitError, int64_t rows, int64_t columns, ExprAttr chunkRows,
-                                              ExprAttr chunkTiles, ExprAttr inputScratch, bool mergesLines) {
+LogicalResult ConvolutionScheduleAttr::verify(EmitError emitError, int64_t rows, int64_t columns, ExprAttr chunkImages,
+                                              ExprAttr chunkRows, ExprAttr chunkTiles, ExprAttr inputScratch,
+                                              LinesOfTiles lines) {
   return Checks(emitError)
       .within("rows", rows, 1, 64)
       .within("columns", columns, 1, 1024)
+      .within("chunk_images", chunkImages, 1, kMany)
       .within("chunk_rows", chunkRows, 1, kMany)
       .within("chunk_tiles", chunkTiles, 1, kMany)
       .offsets({{"input_scratch", inputScratch}});

@@ -77,11 +77,19 @@ def Plan_AttentionSchedule : Plan_Schedule<"Attention", "attention", "AttentionK
                         OptionalParameter<"::mlir::disc::FewQueriesAttr">:$few);
 }
 
+def Plan_LinesOfTiles : I32EnumAttr<"LinesOfTiles", "how tiles of a convolution go through the lines of the result", [
+    I32EnumAttrCase<"Apart", 0, "apart">,     // each ends with its line
+    I32EnumAttrCase<"Joined", 1, "joined">,   // and through what lies between two lines of the input, to no purpose
+    I32EnumAttrCase<"Merged", 2, "merged">]> { // from line to line: there is a copy of the input for each tap
+  let cppNamespace = "::mlir::disc";
+  let genSpecializedAttr = 0;
+}
+
 def Plan_ConvolutionSchedule : Plan_Schedule<"Convolution", "convolution", "ConvolutionKindAttr"> {
-  let summary = "a convolution in chunks of lines and of tiles along them; see ScheduleConvolution.cpp";
-  let parameters = (ins "int64_t":$rows, "int64_t":$columns, "::mlir::disc::ExprAttr":$chunk_rows,
-                        "::mlir::disc::ExprAttr":$chunk_tiles, "::mlir::disc::ExprAttr":$input_scratch,
-                        "bool":$merges_lines);
+  let summary = "a convolution in chunks of images, of lines and of tiles along them; see ScheduleConvolution.cpp";
+  let parameters = (ins "int64_t":$rows, "int64_t":$columns, "::mlir::disc::ExprAttr":$chunk_images,
+                        "::mlir::disc::ExprAttr":$chunk_rows, "::mlir::disc::ExprAttr":$chunk_tiles,
+                        "::mlir::disc::ExprAttr":$input_scratch, EnumParameter<Plan_LinesOfTiles>:$lines);
   let more = VerifiesKernel;
 }
 

@@ -25,6 +25,11 @@ ConvolutionChunks::ConvolutionChunks(KernelEmission &e, PointEmitter &points, In
   // No lines, no chunks, and then no tasks: but their number is divided by.
   lineSplit.emplace(m, lines, m.max(down, m.constant(1)));
   tileSplit.emplace(m, tiles, across);
+  SymExpr chunkImages = schedule.getChunkImages().getValue();
+  if (chunkImages.isConstant(1))
+    return;
+  Value images = points.expr(info.batch);
+  imageSplit.emplace(m, images, m.max(m.ceilDiv(images, points.expr(chunkImages)), m.constant(1)));
 }
 
 ConvolutionChunk ConvolutionChunks::locate(Value linear) {
@@ -34,7 +39,9 @@ ConvolutionChunk ConvolutionChunks::locate(Value linear) {
   Value y = m.rem(linear, down);
   linear = m.div(linear, down);
   c.z = m.rem(linear, depth);
-  c.image = m.div(linear, depth);
+  c.image = m.div(linear, depth), c.images = m.constant(1);
+  if (imageSplit)
+    std::tie(c.image, c.images) = std::make_pair(imageSplit->start(m, c.image), imageSplit->size(m, c.image));
   c.firstLine = lineSplit->start(m, y), c.lines = lineSplit->size(m, y);
   c.firstTile = tileSplit->start(m, x), c.endTile = m.add(c.firstTile, tileSplit->size(m, x));
   c.firstPosition = tileStart(c.firstTile);
@@ -85,8 +92,9 @@ LogicalResult ConvolutionInput::plan() {
   if (!buffer)
     return info.op.emitError("the input of a convolution must be in a buffer");
   ArrayRef<SymExpr> strides = buffer->layout.strides;
-  copied = !info.isInside() || info.inputShift() != 0 || made != element || isPadded() ||
-           !(strides.back().isConstant(1) || info.groupInputs.isConstant(1));
+  linesOfTiles = e.schedule<ConvolutionScheduleAttr>().getLines();
+  copied = linesOfTiles != LinesOfTiles::Apart || !info.isInside() || info.inputShift() != 0 || made != element ||
+           isPadded() || !(strides.back().isConstant(1) || info.groupInputs.isConstant(1));
   if (!copied) {
     auto of = [&](const ConvolutionInfo::Axis &a) { return a.dim < 0 ? SymExpr(0) : strides[a.dim]; };
     zStride = of(info.z()), hStride = of(info.h()), wStride = of(info.w());
@@ -99,15 +107,16 @@ LogicalResult ConvolutionInput::plan() {
   zTap = copied ? zStride : zStride * SymExpr(info.z().dilation);
   hTap = hStride * SymExpr(info.h().dilation), lineStep = hStride * SymExpr(info.h().stride);
   wTap = wStride * SymExpr(info.w().dilation), step = wStride * SymExpr(info.w().stride);
-  merged = e.schedule<ConvolutionScheduleAttr>().getMergesLines();
-  if (!merged)
+  imageStep = info.z().kernel * zTap;
+  joinedLine = info.w().window(chunks.maxPositions);
+  if (linesOfTiles != LinesOfTiles::Merged)
     return success();
   // [taps of z, (of h,) of w, lines, positions, channels]
-  copied = true;
   step = info.pixelInputs, lineStep = info.w().output * step;
   wTap = info.mergedLines(chunks.maxLines) * lineStep;
   hTap = info.h().stride == 1 ? lineStep * SymExpr(info.h().dilation) : wTap * info.w().kernel;
   zTap = (info.h().stride == 1 ? SymExpr(1) : info.h().kernel) * info.w().kernel * wTap;
+  imageStep = info.z().kernel * zTap;
   return success();
 }
 
@@ -145,7 +154,7 @@ void ConvolutionInput::copy(const ConvolutionChunk &chunk, Value group, Value to
   ArrayRef<SymExpr> strides = buffer->layout.strides;
   Value image = m.add(points.expr(buffer->layout.offset), m.mul(chunk.image, points.expr(strides.front())));
   image = m.add(image, m.mul(m.mul(group, points.expr(info.groupInputs)), points.expr(strides.back())));
-  if (merged)
+  if (linesOfTiles == LinesOfTiles::Merged)
     return copyMerged(chunk, image, to);
   Value lines = m.add(m.mul(m.sub(chunk.lines, one), h.stride), points.expr(h.window(SymExpr(1))));
   Value taps = points.expr(z.kernel);

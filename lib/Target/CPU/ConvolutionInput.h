@@ -12,9 +12,9 @@
 
 namespace mlir::disc {
 
-/// Some lines of one image of the result by some tiles of each.
+/// Some lines of an image of the result by some tiles of each; of some images, of which `image` is the first.
 struct ConvolutionChunk {
-  Value image, z;
+  Value image, images, z;
   Value firstLine, lines;
   Value firstTile, endTile, firstPosition, positions;
 };
@@ -35,6 +35,7 @@ private:
   IndexMath &m;
   Value depth, lines, tiles, down, across;
   std::optional<EvenSplit> positionSplit, lineSplit, tileSplit;
+  std::optional<EvenSplit> imageSplit; // unless each image is a chunk
 };
 
 /// The point of the convolution's result at a position of a chunk.
@@ -58,15 +59,19 @@ public:
   LogicalResult plan();
 
   bool isCopied() const { return copied; }
-  bool mergesLines() const { return merged; }
+  LinesOfTiles lines() const { return linesOfTiles; }
   /// From one tap of the kernel to the next, in elements of what the product reads.
   SymExpr zTap, hTap, wTap;
   /// From one line of the chunk to the next, and from one result to the next.
   SymExpr lineStep, step;
+  /// From one image of the chunk to the next, of a copy.
+  SymExpr imageStep;
+  /// The results from one line to the next where lines are joined, those between the lines among them.
+  SymExpr joinedLine;
 
-  /// The first element that the chunk's first result reads.
+  /// The first element that the first result of the chunk's first image reads.
   Value pointer(const ConvolutionChunk &chunk, Value group);
-  /// Fills the scratch memory.
+  /// Fills the scratch memory of the chunk's first image.
   void copy(const ConvolutionChunk &chunk, Value group, Value to);
 
 private:
@@ -97,7 +102,8 @@ private:
   ConvolutionChunks &chunks;
   std::optional<BufferOperand> buffer;
   Type element, made; // of the input, and of its copy
-  bool copied = true, merged = false;
+  bool copied = true;
+  LinesOfTiles linesOfTiles = LinesOfTiles::Apart;
   SymExpr zStride, hStride, wStride; // of what is copied, from position to position
 };
 

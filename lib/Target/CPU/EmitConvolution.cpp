@@ -9,15 +9,16 @@
 //   }
 // becomes
 //   func.func @k(%args, %begin, %end, %scratch) {
-//     for each task: its chunk of an image, group and panel of filters
+//     for each task: its chunk of an image, or of several, its group and its panel of filters
 //       if the task before read another chunk: copy its part of the input, with zeros around, to scratch
-//       for each line of the chunk, each tile of the line: up to 14 neighbouring results
+//       for each image and line of the chunk, each tile of the line: up to 14 neighbouring results
 //         llvm.call @disc_product_f32_f32_f32_x32_runs_...       // one run of kw * C values for each line of the
 //         kernel for each position of the tile, each vector of filters: the epilogue, evaluated at points, and its
 //         stores
 //   }
 //
-// Short lines are merged: tiles go on from line to line (ConvolutionInfo::mergesLines).
+// Short lines are merged, and those of registers of tiles joined: tiles go on from line to line, and the epilogue
+// leaves out what lies between them (ConvolutionInfo::mergesLines, joinsLines).
 //
 // The product is implicit: neighbouring results read rows of the input that overlap, a constant stride apart, so that
 // the copy is no larger than the input. Where no zeros are needed (1 x 1) the input is read in place.
@@ -54,12 +55,17 @@ private:
   };
 
   SmallVector<Value> emitTask(Value task, Value lastChunk);
+  void eachImage(const ConvolutionChunk &chunk, Value from,
+                 function_ref<void(const ConvolutionChunk &, Value, Value)> body);
   void emitTile(const ConvolutionChunk &chunk, Value from, Value line, Value first, Value rows, Value tileNumber);
   void multiply(size_t level, Value a, Value panel, Value accumulate, Value rows, Value skipped);
+  bool isOneBlock(size_t count);
   void multiplyBlocks(Value a, Value panel, Value accumulate, Value rows, Value skipped);
   LogicalResult emitEpilogue(const ConvolutionChunk &chunk, Value line, Value first, Value rows);
   LogicalResult emitVector(const ConvolutionChunk &chunk, Value line, Value position, int64_t vector, Value sums,
                            Value mask);
+  /// Where operands were rounded to bf16 the sum's own error is the smaller one.
+  int64_t blockTerms() const { return spec.tiles ? 4096 : 1024; }
   Location loc() { return m.loc; }
 
   KernelEmission &e;
@@ -110,9 +116,10 @@ LogicalResult ConvolutionEmitter::emit() {
   spec.bUnsigned = info.op.getUnsignedWeight();
   spec.tiles =
       TargetInfo::get(e.kernel->getParentOfType<ModuleOp>()).multipliesTiles(spec.together, info.weightElement);
+  spec.planes = spec.tiles && levels.size() > 2 && isOneBlock(3);
 
   ShapeAnalysis::Range width =
-      input.mergesLines() ? ShapeAnalysis::Range{1, std::nullopt} : e.shapes.range(info.w().output);
+      input.lines() != LinesOfTiles::Apart ? ShapeAnalysis::Range{1, std::nullopt} : e.shapes.range(info.w().output);
   heights = tileHeights(width.min.value_or(1), width.max.value_or(-1), e.schedule<ConvolutionScheduleAttr>().getRows());
   columnCount = points.expr(info.groupOutputs);
   depthCount = points.expr(info.z().kernel * info.h().kernel * info.w().kernel * info.pixelInputs);
@@ -137,7 +144,7 @@ SmallVector<Value> ConvolutionEmitter::emitTask(Value task, Value lastChunk) {
   if (input.isCopied())
     emitIf(b, loc(), arith::CmpIOp::create(b, loc(), arith::CmpIPredicate::ne, key, lastChunk), {}, [&] {
       PointEmitter::Scope inner(points);
-      input.copy(chunk, group, from);
+      eachImage(chunk, from, [&](const ConvolutionChunk &own, Value, Value start) { input.copy(own, group, start); });
       return SmallVector<Value>();
     });
 
@@ -157,34 +164,59 @@ SmallVector<Value> ConvolutionEmitter::emitTask(Value task, Value lastChunk) {
   panelsEnd = m.advance(base, m.mul(m.mul(groups, panels), panelBytes));
 
   // Each tile fetches its share of the next panel, as products do.
-  Value one = m.constant(1), tilesOfLine = m.sub(chunk.endTile, chunk.firstTile);
-  Value positions = m.mul(chunk.lines, chunk.positions);
-  tilesOfTask = m.mul(chunk.lines, tilesOfLine);
-  if (input.mergesLines())
-    tilesOfTask = m.max(m.ceilDiv(positions, m.constant(e.schedule<ConvolutionScheduleAttr>().getRows())), one);
-  share = arith::SelectOp::create(b, loc(), m.less(one, tilesOfTask),
-                                  m.ceilDiv(m.constant(panelColumns * bytes), m.max(tilesOfTask, one)), m.constant(0));
-  if (input.mergesLines()) {
-    EvenSplit split(m, positions, tilesOfTask);
-    emitFor(b, loc(), m.constant(0), tilesOfTask, one, {}, [&](Value tile, ValueRange) {
-      PointEmitter::Scope inner(points);
-      emitTile(chunk, from, m.constant(0), split.start(m, tile), split.size(m, tile), tile);
-      return SmallVector<Value>();
-    });
-    return {key};
+  Value one = m.constant(1), zero = m.constant(0), tilesOfLine = m.sub(chunk.endTile, chunk.firstTile);
+  Value tilesOfImage = m.mul(chunk.lines, tilesOfLine), rows;
+  if (input.lines() != LinesOfTiles::Apart) {
+    rows = input.lines() == LinesOfTiles::Merged
+               ? m.mul(chunk.lines, chunk.positions)
+               : m.add(m.mul(m.sub(chunk.lines, one), points.expr(input.joinedLine)), chunk.positions);
+    tilesOfImage = m.max(m.ceilDiv(rows, m.constant(e.schedule<ConvolutionScheduleAttr>().getRows())), one);
   }
-  emitFor(b, loc(), m.constant(0), chunk.lines, one, {}, [&](Value line, ValueRange) {
-    PointEmitter::Scope inner(points);
-    Value start = m.advance(from, m.mul(m.mul(line, points.expr(input.lineStep)), byteSize(info.inputRead())));
-    emitFor(b, loc(), chunk.firstTile, chunk.endTile, one, {}, [&](Value tile, ValueRange) {
-      PointEmitter::Scope innermost(points);
-      Value number = m.add(m.mul(line, tilesOfLine), m.sub(tile, chunk.firstTile));
-      emitTile(chunk, start, line, m.sub(chunks.tileStart(tile), chunk.firstPosition), chunks.tileSize(tile), number);
+  tilesOfTask = m.mul(chunk.images, tilesOfImage);
+  share = arith::SelectOp::create(b, loc(), m.less(one, tilesOfTask),
+                                  m.ceilDiv(m.constant(panelColumns * bytes), m.max(tilesOfTask, one)), zero);
+  eachImage(chunk, from, [&](const ConvolutionChunk &own, Value image, Value start) {
+    Value before = m.mul(image, tilesOfImage);
+    if (rows) {
+      EvenSplit split(m, rows, tilesOfImage);
+      emitFor(b, loc(), zero, tilesOfImage, one, {}, [&](Value tile, ValueRange) {
+        PointEmitter::Scope inner(points);
+        emitTile(own, start, zero, split.start(m, tile), split.size(m, tile), m.add(before, tile));
+        return SmallVector<Value>();
+      });
+      return;
+    }
+    emitFor(b, loc(), zero, chunk.lines, one, {}, [&](Value line, ValueRange) {
+      PointEmitter::Scope inner(points);
+      Value first = m.advance(start, m.mul(m.mul(line, points.expr(input.lineStep)), byteSize(info.inputRead())));
+      emitFor(b, loc(), chunk.firstTile, chunk.endTile, one, {}, [&](Value tile, ValueRange) {
+        PointEmitter::Scope innermost(points);
+        Value number = m.add(before, m.add(m.mul(line, tilesOfLine), m.sub(tile, chunk.firstTile)));
+        emitTile(own, first, line, m.sub(chunks.tileStart(tile), chunk.firstPosition), chunks.tileSize(tile), number);
+        return SmallVector<Value>();
+      });
       return SmallVector<Value>();
     });
-    return SmallVector<Value>();
   });
   return {key};
+}
+
+/// `body` for each image of the chunk, with its number in the chunk and where its part of the input begins.
+void ConvolutionEmitter::eachImage(const ConvolutionChunk &chunk, Value from,
+                                   function_ref<void(const ConvolutionChunk &, Value, Value)> body) {
+  Value zero = m.constant(0);
+  if (e.schedule<ConvolutionScheduleAttr>().getChunkImages().getValue().isConstant(1))
+    return body(chunk, zero, from);
+  emitFor(b, loc(), zero, chunk.images, m.constant(1), {}, [&](Value image, ValueRange) {
+    PointEmitter::Scope scope(points);
+    ConvolutionChunk own = chunk;
+    own.image = m.add(chunk.image, image);
+    Value start = input.isCopied()
+                      ? m.advance(from, m.mul(m.mul(image, points.expr(input.imageStep)), byteSize(info.inputRead())))
+                      : input.pointer(own, group);
+    body(own, image, start);
+    return SmallVector<Value>();
+  });
 }
 
 /// `rows` results from position `first` of a line of the chunk on.
@@ -196,9 +228,20 @@ void ConvolutionEmitter::emitTile(const ConvolutionChunk &chunk, Value from, Val
   failedInside |= failed(emitEpilogue(chunk, line, first, rows));
 }
 
-/// Adds what levels from `level` on give to the tile; the last two are the micro-kernel's own.
+/// Whether the terms of the last `count` levels are one block of a sum. A micro-kernel adds its terms one after
+/// another, so it gets blocks of whole runs, or of a part of one, whose sums are added in memory: the error of a sum
+/// then grows with the block, not with the filter.
+bool ConvolutionEmitter::isOneBlock(size_t count) {
+  SymExpr terms(1);
+  for (const Level &level : ArrayRef(levels).take_back(count))
+    terms *= level.count;
+  std::optional<int64_t> most = e.shapes.range(terms).max;
+  return isa<IntegerType>(acc) || (most && *most < 2 * blockTerms());
+}
+
+/// Adds what levels from `level` on give to the tile; the last two, or three, are the micro-kernel's own.
 void ConvolutionEmitter::multiply(size_t level, Value a, Value panel, Value accumulate, Value rows, Value skipped) {
-  if (level + 2 >= levels.size())
+  if (level + (spec.planes ? 3 : 2) >= levels.size())
     return multiplyBlocks(a, panel, accumulate, rows, skipped);
   int64_t bytes = byteSize(info.inputRead()), panelBytes = spec.panel() * byteSize(spec.b);
   SymExpr inside(1);
@@ -216,10 +259,8 @@ void ConvolutionEmitter::multiply(size_t level, Value a, Value panel, Value accu
           });
 }
 
-/// The last two levels, by the micro-kernel. It adds its terms one after another, so it gets blocks of whole runs, or
-/// of a part of one, whose sums are added in memory: the error of a sum then grows with the block, not with the filter.
+/// The last levels, by the micro-kernel.
 void ConvolutionEmitter::multiplyBlocks(Value a, Value panel, Value accumulate, Value rows, Value skipped) {
-  constexpr int64_t blockTerms = 1024;
   int64_t bytes = byteSize(info.inputRead()), panelBytes = spec.panel() * byteSize(spec.b);
   const Level &inner = levels.back();
   Level outer{SymExpr(1), SymExpr(0)};
@@ -234,7 +275,11 @@ void ConvolutionEmitter::multiplyBlocks(Value a, Value panel, Value accumulate, 
     Prefetch next{m.advance(panelPtr, m.add(m.mul(depthCount, panelBytes), own)), m.i64(m.mul(share, step)), panelsEnd};
     Runs runs;
     if (spec.runs)
-      runs = {m.i64(runCount), m.i64(outerBytes)};
+      runs.count = m.i64(runCount), runs.stride = m.i64(outerBytes);
+    if (spec.planes) {
+      const Level &plane = levels[levels.size() - 3];
+      runs.planes = m.i64(points.expr(plane.count)), runs.planeStride = m.i64(m.mul(points.expr(plane.stride), bytes));
+    }
     Codes codes;
     codes.starts = startsPtr;
     callMicroKernel(b, loc(), spec, heights, m.i64(rows),
@@ -242,11 +287,10 @@ void ConvolutionEmitter::multiplyBlocks(Value a, Value panel, Value accumulate, 
                     m.i64(m.mul(innerBytes, step)), m.advance(panel, m.mul(before, panelBytes)),
                     m.i64(m.div(count, step)), e.scratch(), more, next, runs, codes, tileShape);
   };
-  std::optional<int64_t> most = e.shapes.range(inner.count * outer.count).max;
   Value zero = m.constant(0), runs = points.expr(outer.count);
-  if (most && *most < 2 * blockTerms)
+  if (isOneBlock(spec.planes ? 3 : 2))
     return call(zero, runs, zero, k, accumulate);
-  Value block = m.constant(blockTerms), isLong = m.less(block, k);
+  Value block = m.constant(blockTerms()), isLong = m.less(block, k);
   Value blockRuns = m.max(m.div(block, m.max(k, m.constant(1))), m.constant(1));
   // No terms at all: the one call writes zeros.
   Value blockSize = m.max(arith::SelectOp::create(b, loc(), isLong, block, k), m.constant(1));
@@ -266,31 +310,41 @@ LogicalResult ConvolutionEmitter::emitEpilogue(const ConvolutionChunk &chunk, Va
                                                Value rows) {
   int64_t panel = vectors * lanes;
   bool ok = true;
-  // Tiles that go on from line to line step both coordinates.
-  SmallVector<Value> extents, start;
-  if (input.mergesLines()) {
-    extents = {chunk.lines, chunk.positions};
-    start = m.delinearize(first, extents);
-  }
-  auto positions = [&](bool cut) {
-    emitFor(b, loc(), m.constant(0), rows, m.constant(1), start, [&](Value r, ValueRange at) -> SmallVector<Value> {
+  Value zero = m.constant(0), one = m.constant(1);
+  // The tile's results in `line` from position `from` on, up to `to`, where its row `row` is position 0.
+  auto ofLine = [&](Value line, Value from, Value to, Value row, bool cut) {
+    emitFor(b, loc(), from, to, one, {}, [&](Value position, ValueRange) {
       PointEmitter::Scope scope(points);
-      Value sums = m.advance(e.scratch(), m.mul(r, panel * byteSize(acc)));
-      Value line = m.add(chunk.firstLine, at.empty() ? lineOfTile : at[0]);
-      Value position = m.add(chunk.firstPosition, at.empty() ? m.add(first, r) : at[1]);
+      Value sums = m.advance(e.scratch(), m.mul(m.add(row, position), panel * byteSize(acc)));
+      Value column = m.add(chunk.firstPosition, position);
       for (int64_t v = 0; v < vectors; ++v) {
         if (!cut) {
-          ok &= succeeded(emitVector(chunk, line, position, v, sums, {}));
+          ok &= succeeded(emitVector(chunk, line, column, v, sums, {}));
           continue;
         }
         Value left = m.sub(columnCount, m.add(firstColumn, m.constant(v * lanes)));
-        emitIf(b, loc(), m.less(m.constant(0), left), {}, [&] {
+        emitIf(b, loc(), m.less(zero, left), {}, [&] {
           PointEmitter::Scope inner(points);
-          ok &= succeeded(emitVector(chunk, line, position, v, sums, points.tailMask(left)));
+          ok &= succeeded(emitVector(chunk, line, column, v, sums, points.tailMask(left)));
           return SmallVector<Value>();
         });
       }
-      return at.empty() ? SmallVector<Value>() : m.next(SmallVector<Value>(at), extents);
+      return SmallVector<Value>();
+    });
+  };
+  auto positions = [&](bool cut) {
+    Value end = m.add(first, rows);
+    if (input.lines() == LinesOfTiles::Apart)
+      return ofLine(m.add(chunk.firstLine, lineOfTile), first, end, m.sub(zero, first), cut);
+    // Tiles go on from line to line; what they have between two lines is left out.
+    Value length = input.lines() == LinesOfTiles::Joined ? points.expr(input.joinedLine) : chunk.positions;
+    length = m.max(length, one);
+    emitFor(b, loc(), m.div(first, length), m.ceilDiv(end, length), one, {}, [&](Value line, ValueRange) {
+      PointEmitter::Scope scope(points);
+      Value begin = m.mul(line, length);
+      ofLine(m.add(chunk.firstLine, line), m.max(m.sub(first, begin), zero), m.min(m.sub(end, begin), chunk.positions),
+             m.sub(begin, first), cut);
+      return SmallVector<Value>();
     });
   };
   if (e.shapes.divisible(info.groupOutputs, panel)) {

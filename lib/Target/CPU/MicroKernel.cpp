@@ -59,7 +59,10 @@ using namespace mlir::disc;
 std::string MicroKernelSpec::str() const {
   std::string text;
   llvm::raw_string_ostream os(text);
-  os << a << "_" << b << "_" << acc << "_x" << panel() << (runs ? "_runs" : "")
+  os << a << "_" << b << "_" << acc << "_x" << panel()
+     << (planes ? "_planes"
+         : runs ? "_runs"
+                : "")
      << (together == 2   ? "_pairs"
          : together == 4 ? "_fours"
                          : "")
@@ -677,6 +680,10 @@ void disc::callMicroKernel(OpBuilder &b, Location loc, const MicroKernelSpec &sp
   if (spec.runs) {
     args.append({i64, i64});
     operands.append({runs.count, runs.stride});
+  }
+  if (spec.planes) {
+    args.append({i64, i64});
+    operands.append({runs.planes, runs.planeStride});
   }
   for (Value numbers : {spec.scaled ? codes.scales : Value(), spec.zeros ? codes.zeros : Value()})
     if (numbers) {

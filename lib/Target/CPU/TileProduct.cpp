@@ -51,9 +51,11 @@ public:
     unsigned more = 7;
     if (spec.prefetch)
       next = {entry->getArgument(more), entry->getArgument(more + 1), entry->getArgument(more + 2)}, more += 3;
-    runs = {i64(1), i64(0)};
+    runs = {i64(1), i64(0), i64(1), i64(0)};
     if (spec.runs)
-      runs = {entry->getArgument(more), entry->getArgument(more + 1)}, more += 2;
+      runs.count = entry->getArgument(more), runs.stride = entry->getArgument(more + 1), more += 2;
+    if (spec.planes)
+      runs.planes = entry->getArgument(more), runs.planeStride = entry->getArgument(more + 1), more += 2;
     shape = entry->getArgument(more), rows = entry->getArgument(more + 1);
 
     Value most = i64(tileRows), zero = i64(0), one = i64(1);
@@ -151,9 +153,26 @@ private:
         });
     Value aFirst = offset(aPtr, mul(first, kStride)), bFirst = offset(bPtr, mul(first, i64(spec.rowBytes())));
     Value aStep = mul(width, kStride), bStep = mul(width, i64(spec.rowBytes())), bRun = mul(k, i64(spec.rowBytes()));
-    scf::ForOp::create(b, loc, i64(0), runs.count, i64(1), {}, [&](OpBuilder &, Location, Value run, ValueRange) {
-      Value aRun = offset(aFirst, mul(run, runs.stride)), bOfRun = offset(bFirst, mul(run, bRun));
-      scf::ForOp::create(b, loc, i64(0), steps, i64(1), {}, [&](OpBuilder &, Location, Value step, ValueRange) {
+    auto each = [&](Value count, function_ref<void(Value)> body) {
+      scf::ForOp::create(b, loc, i64(0), count, i64(1), {}, [&](OpBuilder &, Location, Value i, ValueRange) {
+        body(i);
+        scf::YieldOp::create(b, loc);
+      });
+    };
+    auto eachRun = [&](function_ref<void(Value, Value)> body) {
+      if (!spec.planes)
+        return each(runs.count, [&](Value run) { body(run, offset(aFirst, mul(run, runs.stride))); });
+      each(runs.planes, [&](Value plane) {
+        Value aPlane = offset(aFirst, mul(plane, runs.planeStride));
+        each(runs.count, [&](Value run) {
+          Value number = arith::AddIOp::create(b, loc, mul(plane, runs.count), run);
+          body(number, offset(aPlane, mul(run, runs.stride)));
+        });
+      });
+    };
+    eachRun([&](Value run, Value aRun) {
+      Value bOfRun = offset(bFirst, mul(run, bRun));
+      each(steps, [&](Value step) {
         Value a = offset(aRun, mul(step, aStep)), right = offset(bOfRun, mul(step, bStep));
         fetch(run, first, step, width, right, bStep);
         for (int64_t j = 0; j < across; ++j)
@@ -163,9 +182,7 @@ private:
           for (int64_t j = 0; j < across; ++j)
             intrinsic(product(), {reg(2 * i + j), reg(4 + i), reg(6 + j)});
         }
-        scf::YieldOp::create(b, loc);
       });
-      scf::YieldOp::create(b, loc);
     });
     eachSum("tilestored64", true);
   }

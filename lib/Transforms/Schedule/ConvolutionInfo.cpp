@@ -46,6 +46,13 @@ bool ConvolutionInfo::mergesLines(int64_t rows, ShapeAnalysis &shapes) const {
          h.inputDilation == 1 && taps <= 5 && outputs >= 64;
 }
 
+bool ConvolutionInfo::joinsLines(ShapeAnalysis &shapes) const {
+  constexpr int64_t few = 4;
+  const Axis &h = axes[1], &w = axes[2];
+  std::optional<int64_t> taps = shapes.range(w.kernel).max;
+  return !isDepthwise && h.stride == 1 && w.stride == 1 && taps && (*taps - 1) * w.dilation <= few;
+}
+
 SymExpr ConvolutionInfo::mergedLines(const SymExpr &lines) const {
   return axes[1].stride == 1 ? axes[1].window(lines) : lines;
 }

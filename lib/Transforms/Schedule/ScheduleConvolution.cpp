@@ -2,16 +2,19 @@
 //
 //   disc_plan.kernel convolution ins(%x, %w : tensor<?x?x?x64xf32>, tensor<1x2x576x32xf32>) ...
 // gets
-//   schedule = #disc_plan.convolution<rows = 14, columns = 32, chunk_rows = <lines of the result in a task>,
-//                                     chunk_tiles = <tiles of each line>, input_scratch = <offset>,
-//                                     merges_lines = false>,
-//   tasks = <images * chunks of lines * chunks of a line * groups * panels>
+//   schedule = #disc_plan.convolution<rows = 14, columns = 32, chunk_images = <1>,
+//                                     chunk_rows = <lines of the result in a task>, chunk_tiles = <tiles of each line>,
+//                                     input_scratch = <offset>, lines = apart>,
+//   tasks = <chunks of images * chunks of lines * chunks of a line * groups * panels>
 //
-// A task gives a chunk of one image, some lines by some positions, for one panel of filters. What it reads of the
+// A task gives a chunk of an image, some lines by some positions, for one panel of filters. What it reads of the
 // input, with zeros around it, is copied to scratch memory for all panels that follow each other; it and a panel should
 // stay in the second-level cache. Nothing depends on the number of threads that will run.
 //
-// Where lines are known to be short (`merges_lines`), tiles go on from one line to the next.
+// Where lines are known to be short, tiles go on from one line to the next (`merged`). Registers of tiles multiply 16
+// rows, even if only a few are needed, and so fast that reading panels takes longer: their tiles go on as well, through
+// what lies between two lines of the copied input (`joined`), and tasks have several images if
+// these are small, so that weights that fill the second-level cache are read once for all of them.
 //
 // A depthwise convolution copies nothing; its task is a chunk of lines by a panel of channels.
 //
@@ -63,7 +66,9 @@ LogicalResult disc::scheduleConvolution(KernelOp kernel, ShapeAnalysis &shapes, 
                                           SymExpr::min(h.window(one), SymExpr(1 << 20)) + SymExpr(h.stride),
                                       SymExpr(h.stride));
   // What is left of a tile costs as much as what it saves.
-  bool merges = info.mergesLines(tiled ? tile / 2 : tile, shapes);
+  bool joins = tiled && info.joinsLines(shapes);
+  bool merges = info.mergesLines(joins ? tile / 3 : tiled ? tile / 2 : tile, shapes);
+  LinesOfTiles linesOfTiles = merges ? LinesOfTiles::Merged : joins ? LinesOfTiles::Joined : LinesOfTiles::Apart;
   if (merges) {
     // Whole lines; each line of the result adds one to every copy.
     chunkTiles = tiles, positions = atLeastOne(w.output);
@@ -75,25 +80,34 @@ LogicalResult disc::scheduleConvolution(KernelOp kernel, ShapeAnalysis &shapes, 
   SymExpr chunkRows = atLeastOne(SymExpr::min({fitting, spread, atLeastOne(h.output)}));
   SymExpr down = SymExpr::ceilDiv(h.output, chunkRows);
 
+  SymExpr imageBytes = h.window(chunkRows) * width * pixel;
+  if (merges)
+    imageBytes = info.mergedCopies() * info.mergedLines(chunkRows) * positions * info.pixelInputs *
+                 SymExpr(bytesOf(info.inputRead()));
+  SymExpr chunkImages(1);
+  SymExpr weightBytes = panels * taps * info.pixelInputs * SymExpr(panel * bytesOf(info.weightElement));
+  bool staysNear = weightBytes.isConstant() && weightBytes.constant() <= target.l2Bytes * 3 / 4;
+  if (tiled && !staysNear) {
+    SymExpr images = SymExpr::floorDiv(SymExpr(budget), SymExpr::max(imageBytes, one));
+    SymExpr spreadImages = SymExpr::floorDiv(info.batch * z.output * down * across * panels, SymExpr(4 * target.cores));
+    chunkImages = atLeastOne(SymExpr::min({images, spreadImages, info.batch}));
+  }
   SymExpr inputScratch = roundUp(SymExpr(tile * panel * sumBytes), 64);
   SymExpr scratch(0);
-  if (merges)
-    scratch = inputScratch +
-              info.mergedCopies() * info.mergedLines(chunkRows) * positions * info.pixelInputs *
-                  SymExpr(bytesOf(info.inputRead())) +
-              SymExpr(64);
-  else if (!info.isDepthwise)
-    scratch = inputScratch + h.window(chunkRows) * width * pixel + SymExpr(64);
+  if (!info.isDepthwise)
+    scratch = inputScratch + chunkImages * imageBytes + SymExpr(64);
 
-  // Multiply-adds at one vector a cycle, at 3.5 GHz; those of depthwise convolutions wait for their input.
-  SymExpr work = chunkRows * positions * taps * SymExpr(panel * sumBytes * 8);
-  SymExpr cost = SymExpr::floorDiv(work * info.groupInputs * SymExpr(2), SymExpr(7 * target.vectorBits)) + SymExpr(200);
+  // Multiply-adds at one vector a cycle, or of tiles at eight, at 3.5 GHz; those of depthwise convolutions wait for
+  // their input.
+  SymExpr depth = SymExpr::ceilDiv(info.groupInputs, SymExpr(info.together() * (tiled ? 8 : 1)));
+  SymExpr work = chunkImages * chunkRows * positions * taps * SymExpr(panel * sumBytes * 8);
+  SymExpr cost = SymExpr::floorDiv(work * depth * SymExpr(2), SymExpr(7 * target.vectorBits)) + SymExpr(200);
 
   MLIRContext *context = kernel.getContext();
   auto expr = [&](const SymExpr &e) { return ExprAttr::get(context, e); };
-  kernel.setScheduleAttr(ConvolutionScheduleAttr::get(context, tile, panel, expr(chunkRows), expr(chunkTiles),
-                                                      expr(inputScratch), merges));
-  kernel.setTasksAttr(expr(info.batch * z.output * down * across * panels));
+  kernel.setScheduleAttr(ConvolutionScheduleAttr::get(context, tile, panel, expr(chunkImages), expr(chunkRows),
+                                                      expr(chunkTiles), expr(inputScratch), linesOfTiles));
+  kernel.setTasksAttr(expr(SymExpr::ceilDiv(info.batch, chunkImages) * z.output * down * across * panels));
   kernel.setScratchAttr(expr(scratch));
   kernel.setCostAttr(expr(cost));
   return success();

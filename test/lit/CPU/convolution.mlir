@@ -30,8 +30,8 @@ module attributes {disc_plan.target = #disc_plan.target<vector_bits = 512>} {
       layouts = [#disc_plan.layout<<0>, <[H * H * 16, H * 16, 16, 1]>>, #disc_plan.layout<<0>, <[9216, 4608, 32, 1]>>,
                  #disc_plan.layout<<0>, <[1]>>, #disc_plan.layout<<0>, <[H * H * 64, H * 64, 64, 1]>>],
       arg_dims = [#disc_shape.dims<[B, H, H, 16]>, #disc_shape.dims<[1, 2, 144, 32]>, #disc_shape.dims<[64]>],
-      schedule = #disc_plan.convolution<rows = 14, columns = 32, chunk_rows = <4>, chunk_tiles = <19>,
-          input_scratch = <1792>, merges_lines = false>,
+      schedule = #disc_plan.convolution<rows = 14, columns = 32, chunk_images = <1>, chunk_rows = <4>, chunk_tiles = <19>,
+          input_scratch = <1792>, lines = apart>,
       symbols = ["B", "H"]} {
   ^bb0(%x: tensor<?x?x?x16xf32>, %p: tensor<1x2x144x32xf32>, %bias: tensor<64xf32>):
     %w = disc_tensor.unpack %p batch [0] n [1] k [2, 3, 4] panel 32 : tensor<1x2x144x32xf32> -> tensor<1x64x3x3x16xf32>
@@ -54,8 +54,8 @@ module attributes {disc_plan.target = #disc_plan.target<vector_bits = 512>} {
       layouts = [#disc_plan.layout<<0>, <[H * H * 32, H * 32, 32, 1]>>, #disc_plan.layout<<0>, <[144, 16, 1]>>,
                  #disc_plan.layout<<0>, <[H * H * 32, H * 32, 32, 1]>>],
       arg_dims = [#disc_shape.dims<[B, H, H, 32]>, #disc_shape.dims<[2, 9, 16]>],
-      schedule = #disc_plan.convolution<rows = 14, columns = 16, chunk_rows = <4>, chunk_tiles = <19>,
-          input_scratch = <896>, merges_lines = false>,
+      schedule = #disc_plan.convolution<rows = 14, columns = 16, chunk_images = <1>, chunk_rows = <4>, chunk_tiles = <19>,
+          input_scratch = <896>, lines = apart>,
       symbols = ["B", "H"]} {
   ^bb0(%x: tensor<?x?x?x32xf32>, %p: tensor<2x9x16xf32>):
     %w = disc_tensor.unpack %p batch [] n [0, 1] k [2, 3, 4] panel 16 : tensor<2x9x16xf32> -> tensor<32x1x3x3x1xf32>
@@ -80,8 +80,8 @@ module attributes {disc_plan.target = #disc_plan.target<vector_bits = 512>} {
       layouts = [#disc_plan.layout<<0>, <[H * H * 32, H, 1, H * H]>>, #disc_plan.layout<<0>, <[144, 16, 1]>>,
                  #disc_plan.layout<<0>, <[H * H * 32, H, 1, H * H]>>],
       arg_dims = [#disc_shape.dims<[B, H, H, 32]>, #disc_shape.dims<[2, 9, 16]>],
-      schedule = #disc_plan.convolution<rows = 14, columns = 16, chunk_rows = <4>, chunk_tiles = <19>,
-          input_scratch = <896>, merges_lines = false>,
+      schedule = #disc_plan.convolution<rows = 14, columns = 16, chunk_images = <1>, chunk_rows = <4>, chunk_tiles = <19>,
+          input_scratch = <896>, lines = apart>,
       symbols = ["B", "H"]} {
   ^bb0(%x: tensor<?x?x?x32xf32>, %p: tensor<2x9x16xf32>):
     %w = disc_tensor.unpack %p batch [] n [0, 1] k [2, 3, 4] panel 16 : tensor<2x9x16xf32> -> tensor<32x1x3x3x1xf32>
@@ -97,8 +97,8 @@ module attributes {disc_plan.target = #disc_plan.target<vector_bits = 512>} {
       layouts = [#disc_plan.layout<<0>, <[H * H * 16, H * 16, 16, 1]>>, #disc_plan.layout<<0>, <[2304, 2304, 16, 1]>>,
                  #disc_plan.layout<<0>, <[H * H, H, 1]>>],
       arg_dims = [#disc_shape.dims<[B, H, H, 16]>, #disc_shape.dims<[1, 1, 144, 16]>],
-      schedule = #disc_plan.convolution<rows = 14, columns = 16, chunk_rows = <4>, chunk_tiles = <19>,
-          input_scratch = <1792>, merges_lines = false>,
+      schedule = #disc_plan.convolution<rows = 14, columns = 16, chunk_images = <1>, chunk_rows = <4>, chunk_tiles = <19>,
+          input_scratch = <1792>, lines = apart>,
       symbols = ["B", "H"]} {
   ^bb0(%x: tensor<?x?x?x16xf32>, %p: tensor<1x1x144x16xf32>):
     %w = disc_tensor.unpack %p batch [0] n [1] k [2, 3, 4] panel 16 : tensor<1x1x144x16xf32> -> tensor<1x1x3x3x16xf32>

@@ -101,13 +101,47 @@ module attributes {disc_plan.target = #disc_plan.target<vector_bits = 512, i8_do
       layouts = [#disc_plan.layout<<0>, <[B * B * 31, B * 31, 31, 1]>>, #disc_plan.layout<<0>, <[18432, 9216, 64, 1]>>,
                  #disc_plan.layout<<0>, <[B * B * 64, B * 64, 64, 1]>>],
       arg_dims = [#disc_shape.dims<[1, B, B, 31]>, #disc_shape.dims<[1, 2, 144, 64]>],
-      schedule = #disc_plan.convolution<rows = 32, columns = 32, chunk_rows = <4>, chunk_tiles = <8>,
-          input_scratch = <4096>, merges_lines = false>,
+      schedule = #disc_plan.convolution<rows = 32, columns = 32, chunk_images = <1>, chunk_rows = <4>, chunk_tiles = <8>,
+          input_scratch = <4096>, lines = apart>,
       symbols = ["B"]} {
   ^bb0(%x: tensor<1x?x?x31xf32>, %p: tensor<1x2x144x64xbf16>):
     %w = disc_tensor.unpack %p batch [0] n [1] k [2, 3, 4] panel 32 together 2 {disc_shape.dims = [#disc_shape.dims<[1, 64, 3, 3, 31]>]} : tensor<1x2x144x64xbf16> -> tensor<1x64x3x3x31xbf16>
     %y = disc_tensor.convolution %x, %w strides [1, 1] low [1, 1] high [1, 1] dilations [1, 1] input_dilations [1, 1] {disc_shape.dims = [#disc_shape.dims<[1, B, B, 64]>]} : tensor<1x?x?x31xf32>, tensor<1x64x3x3x31xbf16> -> tensor<1x?x?x64xf32>
     disc_plan.yield %y : tensor<1x?x?x64xf32>
+  }
+
+  // Tiles that go on from line to line, of each of two images: the epilogue goes through the lines that a tile has.
+  // CHECK-LABEL: func.func @joined(
+  // CHECK: llvm.call @disc_product_bf16_bf16_f32_x32_runs_pairs_tiles_p(
+  // CHECK: scf.for
+  // CHECK: scf.for
+  disc_plan.kernel_func convolution @joined attributes {
+      layouts = [#disc_plan.layout<<0>, <[B * B * 31, B * 31, 31, 1]>>, #disc_plan.layout<<0>, <[18432, 9216, 64, 1]>>,
+                 #disc_plan.layout<<0>, <[B * B * 64, B * 64, 64, 1]>>],
+      arg_dims = [#disc_shape.dims<[B, B, B, 31]>, #disc_shape.dims<[1, 2, 144, 64]>],
+      schedule = #disc_plan.convolution<rows = 32, columns = 32, chunk_images = <2>, chunk_rows = <4>, chunk_tiles = <8>,
+          input_scratch = <4096>, lines = joined>,
+      symbols = ["B"]} {
+  ^bb0(%x: tensor<?x?x?x31xf32>, %p: tensor<1x2x144x64xbf16>):
+    %w = disc_tensor.unpack %p batch [0] n [1] k [2, 3, 4] panel 32 together 2 {disc_shape.dims = [#disc_shape.dims<[1, 64, 3, 3, 31]>]} : tensor<1x2x144x64xbf16> -> tensor<1x64x3x3x31xbf16>
+    %y = disc_tensor.convolution %x, %w strides [1, 1] low [1, 1] high [1, 1] dilations [1, 1] input_dilations [1, 1] {disc_shape.dims = [#disc_shape.dims<[B, B, B, 64]>]} : tensor<?x?x?x31xf32>, tensor<1x64x3x3x31xbf16> -> tensor<?x?x?x64xf32>
+    disc_plan.yield %y : tensor<?x?x?x64xf32>
+  }
+
+  // With a copy of the input for each tap of a line, whose values lie in planes.
+  // CHECK-LABEL: func.func @merged(
+  // CHECK: llvm.call @disc_product_bf16_bf16_f32_x32_planes_pairs_tiles_p(
+  disc_plan.kernel_func convolution @merged attributes {
+      layouts = [#disc_plan.layout<<0>, <[B * B * 31, B * 31, 31, 1]>>, #disc_plan.layout<<0>, <[18432, 9216, 64, 1]>>,
+                 #disc_plan.layout<<0>, <[B * B * 64, B * 64, 64, 1]>>],
+      arg_dims = [#disc_shape.dims<[B, B, B, 31]>, #disc_shape.dims<[1, 2, 144, 64]>],
+      schedule = #disc_plan.convolution<rows = 32, columns = 32, chunk_images = <2>, chunk_rows = <4>, chunk_tiles = <8>,
+          input_scratch = <4096>, lines = merged>,
+      symbols = ["B"]} {
+  ^bb0(%x: tensor<?x?x?x31xf32>, %p: tensor<1x2x144x64xbf16>):
+    %w = disc_tensor.unpack %p batch [0] n [1] k [2, 3, 4] panel 32 together 2 {disc_shape.dims = [#disc_shape.dims<[1, 64, 3, 3, 31]>]} : tensor<1x2x144x64xbf16> -> tensor<1x64x3x3x31xbf16>
+    %y = disc_tensor.convolution %x, %w strides [1, 1] low [1, 1] high [1, 1] dilations [1, 1] input_dilations [1, 1] {disc_shape.dims = [#disc_shape.dims<[B, B, B, 64]>]} : tensor<?x?x?x31xf32>, tensor<1x64x3x3x31xbf16> -> tensor<?x?x?x64xf32>
+    disc_plan.yield %y : tensor<?x?x?x64xf32>
   }
 }
 

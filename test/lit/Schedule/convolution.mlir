@@ -16,7 +16,7 @@ module attributes {disc_plan.target = #disc_plan.target<vector_bits = 512, l2_by
     %v = disc_tensor.parameter "v" : tensor<32x1x3x3x1xf32>
     // A task has some lines of one image for one of two panels of filters.
     // CHECK: disc_plan.kernel convolution
-    // CHECK-SAME: schedule = #disc_plan.convolution<rows = 14, columns = 32, chunk_rows = <
+    // CHECK-SAME: schedule = #disc_plan.convolution<rows = 14, columns = 32, chunk_images = <1>, chunk_rows = <
     // CHECK-SAME: tasks = #disc_shape.expr<{{.*}} * 2>
     // CHECK: disc_tensor.unpack %{{.*}} batch [0] n [1] k [2, 3, 4] panel 32
     // CHECK: disc_tensor.convolution

@@ -174,6 +174,24 @@ def test_convolutions_of_bf16(name):
         assert ((model(x).double() - want).abs() <= 2**-8 * want.abs() + 1e-5 * most).all(), (b, h, w)
 
 
+@pytest.mark.parametrize(("most", "sanitize"), [(10, False), (40, False), (40, True)])
+def test_convolutions_with_more_weights_than_the_cache_holds(most, sanitize):
+    """A task has several images; what tiles read between two lines, of which some is not written, counts nowhere."""
+    torch.manual_seed(0)
+    module = nn.Conv2d(384, 288, 3, padding=1).eval()
+    magnitudes = sums_of_magnitudes(module)
+    dims = ({0: Dim("b", min=1, max=16), 2: Dim("h", min=1, max=most), 3: Dim("w", min=1, max=most)},)
+    options = disc.Options(precision="bf16", threads=1, sanitize=sanitize)
+    model = disc.compile(module, (torch.randn(2, 384, 6, 7),), dynamic_shapes=dims, options=options)
+    halves = _native.host_target()["bf16_tiles"]
+    assert ("chunk_images = <max" in model.ir("schedule")) == halves
+    for b, h, w in ((1, 7, 7), (13, 7, 7), (8, 10, 3), (16, 1, 1), (3, 5, 9), (2, most, most), (5, 2, most), (1, 1, 1)):
+        x = torch.randn(b, 384, h, w)
+        with torch.no_grad():
+            want, bound = module(x), (2**-7 if halves else 1e-5) * magnitudes(x.abs())
+        assert ((model(x) - want).abs() <= bound).all(), (b, h, w)
+
+
 @pytest.mark.parametrize("kind", ["int4-weights", "int8-weights"])
 def test_each_element_of_products_of_codes(kind):
     """The bound of each element: both factors of each term are rounded to 8 bits."""

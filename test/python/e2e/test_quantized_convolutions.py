@@ -66,6 +66,8 @@ CASES = [
     (1, 16, 8, 4, U8, S8, 99, {"stride": 4}),
     (3, 16, 8, 3, U8, S8, 200, {"padding": 1}),
     (2, 16, 128, 3, S8, S8, 3, {"padding": 1}),  # sums in blocks
+    (2, 512, 400, 3, U8, S8, 131, {"padding": 1}),  # weights that a cache does not hold
+    (2, 32, 16, 3, S8, S8, 1, {"padding": 2, "dilation": 3}),
     (2, 16, 6, 3, U8, S8, 131, {"padding": 1}),  # channels that are no multiple of four
     (2, 24, 3, 7, U8, S8, 114, {"padding": 3, "stride": 2}),
     (2, 24, 3, 7, S8, S8, -14, {"padding": 3, "stride": 2}),
