@@ -227,6 +227,7 @@ _CPU = Pipeline(
                 "disc-schedule-winograd",
                 "disc-schedule-hoist-parameters",
                 "disc-schedule-pack-weights",
+                "disc-schedule-fuse-rounding",
                 "disc-schedule-kernels",
                 "disc-schedule-verify",
             ),

@@ -316,6 +316,25 @@ template <typename Op> struct ConvertHalfThroughF32 : OpRewritePattern<Op> {
   }
 };
 
+/// Rounding by the CPU's own instruction, where `afn` says that denormals may become 0.
+struct RoundToBf16 : OpRewritePattern<arith::TruncFOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(arith::TruncFOp op, PatternRewriter &rewriter) const override {
+    auto from = dyn_cast<VectorType>(op.getIn().getType());
+    if (!from || from.getShape() != ArrayRef<int64_t>{16} || !from.getElementType().isF32() ||
+        !getElementTypeOrSelf(op.getType()).isBF16() || onDevice(op))
+      return rewriter.notifyMatchFailure(op, "not 16 f32 to bf16 on the host");
+    std::optional<arith::FastMathFlags> flags = op.getFastmath();
+    if (!flags || !bitEnumContainsAll(*flags, arith::FastMathFlags::afn))
+      return rewriter.notifyMatchFailure(op, "denormals must stay");
+    auto rounded = LLVM::CallIntrinsicOp::create(rewriter, op.getLoc(), op.getType(),
+                                                 rewriter.getStringAttr("llvm.x86.avx512bf16.cvtneps2bf16.512"),
+                                                 ValueRange{op.getIn()});
+    rewriter.replaceOp(op, rounded);
+    return success();
+  }
+};
+
 /// Without such an instruction `math.fma` would be a call per lane. The polynomials stay within their bounds: where
 /// they need an exact product, a factor has few bits.
 struct SplitFma : OpRewritePattern<math::FmaOp> {
@@ -382,6 +401,9 @@ struct LowerMath : disc::impl::LowerMathBase<LowerMath> {
     if (targetIsArm32(getOperation()))
       patterns.add<ExpandExtreme<arith::MaximumFOp, arith::CmpFPredicate::UGT>,
                    ExpandExtreme<arith::MinimumFOp, arith::CmpFPredicate::ULT>>(context);
+    disc::TargetAttr machine = disc::TargetAttr::of(getOperation());
+    if (machine.getBf16Tiles() || machine.getBf16Dot())
+      patterns.add<RoundToBf16>(context, /*benefit=*/2);
     if (!nativeBf16)
       arith::populateExpandBFloat16Patterns(patterns);
     using M = MathEmitter;

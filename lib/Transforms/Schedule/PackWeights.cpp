@@ -271,11 +271,14 @@ struct PackWeights : disc::impl::PackWeightsBase<PackWeights> {
     Value empty = tensor::EmptyOp::create(b, loc, narrow, sizes);
     AffineMap id = b.getMultiDimIdentityMap(type.getRank());
     SmallVector<utils::IteratorType> iterators(type.getRank(), utils::IteratorType::parallel);
-    auto generic = linalg::GenericOp::create(
-        b, loc, TypeRange{narrow}, ValueRange{in}, ValueRange{empty}, ArrayRef<AffineMap>{id, id}, iterators,
-        [&](OpBuilder &nested, Location at, ValueRange args) {
-          linalg::YieldOp::create(nested, at, arith::TruncFOp::create(nested, at, to, args[0]).getResult());
-        });
+    auto generic = linalg::GenericOp::create(b, loc, TypeRange{narrow}, ValueRange{in}, ValueRange{empty},
+                                             ArrayRef<AffineMap>{id, id}, iterators,
+                                             [&](OpBuilder &nested, Location at, ValueRange args) {
+                                               // Denormals may become 0, as which the product would read them.
+                                               auto rounded = arith::TruncFOp::create(nested, at, to, args[0]);
+                                               rounded.setFastmath(arith::FastMathFlags::afn);
+                                               linalg::YieldOp::create(nested, at, rounded.getResult());
+                                             });
     YieldOp::create(b, loc, generic.getResults());
     return kernel.getOutputs()[0];
   }

@@ -29,6 +29,12 @@ def PackWeights : Pass<"disc-schedule-pack-weights", "::mlir::ModuleOp"> {
   ];
 }
 
+def FuseRounding : Pass<"disc-schedule-fuse-rounding", "::mlir::ModuleOp"> {
+  let summary = "Lets kernels store rounded what kernels of their own round before products";
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
 def PackFragments : Pass<"disc-schedule-pack-fragments", "::mlir::ModuleOp"> {
   let summary = "Stores quantised weights of contractions in the order in which a device's matrix unit reads them";
   let dependentDialects = ["::mlir::disc::PlanDialect", "::mlir::disc::TensorDialect", "::mlir::arith::ArithDialect",

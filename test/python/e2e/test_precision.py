@@ -209,6 +209,34 @@ def test_each_element_of_products_of_codes(kind):
         assert ((model(x).double() - x.double() @ weight).abs() <= bound).all(), size
 
 
+class Block(nn.Module):
+    """Products whose inputs are computed by a product, by a row, and by the caller."""
+
+    def __init__(self):
+        super().__init__()
+        self.wide, self.narrow, self.last = nn.Linear(48, 96), nn.Linear(96, 48), nn.Linear(48, 40)
+        self.norm = nn.LayerNorm(48)
+
+    def forward(self, x):
+        y = self.norm(x + self.narrow(nn.functional.gelu(self.wide(x))))
+        return y, self.last(y)
+
+
+def test_values_are_stored_rounded():
+    """What a kernel computes for products it stores in bf16; only an input is rounded by a kernel of its own."""
+    torch.manual_seed(0)
+    block, dims = Block().eval(), ({0: Dim("b", min=1, max=8), 1: Dim("n", min=1, max=300)},)
+    example = (torch.randn(2, 7, 48),)
+    model = disc.compile(block, example, dynamic_shapes=dims, options=disc.Options(precision="bf16"))
+    plain = disc.compile(block, example, dynamic_shapes=dims)
+    if _native.host_target()["bf16_tiles"] or _native.host_target()["bf16_dot"]:
+        assert model.ir("schedule").count('name = "round"') == 1
+    for b, n in ((1, 1), (2, 17), (8, 300), (3, 31), (1, 16), (1, 2)):
+        x = torch.randn(b, n, 48)
+        for got, want in zip(model(x), plain(x), strict=True):
+            assert (got - want).norm() <= 2**-7 * want.norm(), (b, n)
+
+
 def test_nothing_beside_an_odd_sum_is_read():
     """Memory that was not written is NaN here: it must not meet the weight that pads a sum of an odd length."""
     torch.manual_seed(0)
