@@ -16,6 +16,7 @@ from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from . import tables
 from .errors import ArgumentValueError
 from .torch_compat import pytree
+from .torch_compat.symbols import symbolic_config
 
 PRESETS = ("int8-dynamic", "int8-static", "int8-weights", "int4-weights", "bf16")
 """What :func:`quantize` can do. ``int4-weights-64`` and ``-128`` set the number of weights that share a scale."""
@@ -122,12 +123,29 @@ def _check_groups(module: nn.Module, preset: str, exclude: Collection[str]) -> N
         )
 
 
+def _exported(module: nn.Module, batches: Sequence[tuple[Any, ...]], shapes: Any) -> torch.export.ExportedProgram:
+    """The program that torchao annotates. A dim that is 1 in an example would be 1 for ever, as PyTorch traces it."""
+
+    def ones(batch: tuple[Any, ...]) -> int:
+        leaves = pytree.tree_leaves(batch)
+        return sum(size < 2 for leaf in leaves if isinstance(leaf, torch.Tensor) for size in leaf.shape)
+
+    example = tuple(batches[min(range(len(batches)), key=lambda i: ones(batches[i]))])
+    try:
+        return torch.export.export(module, example, dynamic_shapes=shapes)
+    except Exception:
+        if not ones(example):
+            raise
+        with symbolic_config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
+            return torch.export.export(module, example, dynamic_shapes=shapes)
+
+
 def _static(module: nn.Module, batches: Sequence[tuple[Any, ...]], shapes: Any, exclude: Collection[str]) -> nn.Module:
     _torchao()
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
     from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
 
-    program = torch.export.export(module, tuple(batches[0]), dynamic_shapes=shapes)
+    program = _exported(module, batches, shapes)
     quantizer = x86.X86InductorQuantizer().set_global(x86.get_default_x86_inductor_quantization_config())
     for name in exclude:
         quantizer.set_module_name_qconfig(name, None)

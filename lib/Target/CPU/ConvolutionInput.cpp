@@ -63,6 +63,8 @@ SmallVector<Idx> disc::convolutionPoint(PointEmitter &points, ConvolutionInfo &i
 LogicalResult disc::storeConvolution(KernelEmission &e, PointEmitter &points, Value result, ArrayRef<Idx> point,
                                      Value mask, PointEmitter::Computation sum) {
   points.bind(result, std::move(sum));
+  // A result may take the memory of an operand that another is computed from.
+  SmallVector<std::pair<SmallVector<Idx>, Value>> values;
   for (auto [i, yielded] : llvm::enumerate(e.kernel.getYield().getValues())) {
     FailureOr<SmallVector<Idx>> at = followResult(points, yielded, result, point);
     if (failed(at))
@@ -75,9 +77,11 @@ LogicalResult disc::storeConvolution(KernelEmission &e, PointEmitter &points, Va
       Value first = LLVM::ConstantOp::create(e.builder, v.getLoc(), e.builder.getI64IntegerAttr(0));
       v = LLVM::ExtractElementOp::create(e.builder, v.getLoc(), v, first);
     }
-    if (failed(points.store(i, *at, v, mask)))
-      return failure();
+    values.emplace_back(*at, v);
   }
+  for (auto [i, value] : llvm::enumerate(values))
+    if (failed(points.store(i, value.first, value.second, mask)))
+      return failure();
   points.unbind(result);
   return success();
 }

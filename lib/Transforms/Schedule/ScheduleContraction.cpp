@@ -10,13 +10,13 @@
 //
 // A task multiplies a chunk of rows by one panel of columns. The panel and the chunk of the left operand stay in the
 // second-level cache while the tiles of the chunk go by; neighbouring tasks share the chunk. A chunk is smaller when
-// that is what it takes to give every core several tasks. Nothing here depends on the number of threads that will run,
-// so neither does the order of any sum.
+// that is what it takes to give every core several tasks, or to keep its results in that cache, too. Nothing here
+// depends on the number of threads that will run, so neither does the order of any sum.
 //
 // The scratch memory of a worker: one tile of sums (a chunk of them if the sum is cut into blocks); rows of the left
 // operand, for layouts that the product cannot read in place; and a panel of the right one if it is not packed yet, or
-// is packed as codes. A
-// left operand with contiguous rows may be copied to panels, which have `lhs_panel` elements for each value of k.
+// is packed as codes. A left operand with contiguous rows may be copied to panels, which have `lhs_panel` elements for
+// each value of k.
 //
 // Test: test/lit/Schedule/contraction.mlir
 //
@@ -90,6 +90,12 @@ LogicalResult disc::scheduleContraction(KernelOp kernel, ShapeAnalysis &shapes, 
   SymExpr one(1), tiles = SymExpr::ceilDiv(m, SymExpr(rows));
   SymExpr rowBytes = SymExpr::max(SymExpr::min(k, SymExpr(kBlock)), one) * SymExpr(rows * bytesOf(info.lhsRead()));
   SymExpr fitting = SymExpr::floorDiv(SymExpr(rowsBytes), rowBytes);
+  // Registers of tiles multiply faster than memory follows. Few weights stay in the second-level cache anyway; with
+  // chunks whose results, and as many residuals, stay there too, memory is written and read in order, and not a few
+  // lines of each row after those of all other rows.
+  SymExpr weightBytes = k * panels * SymExpr(panelBytes);
+  if (tiled && info.panels && !blocked && weightBytes.isConstant() && weightBytes.constant() <= target.l2Bytes / 4)
+    fitting = SymExpr::floorDiv(SymExpr(rowsBytes), rowBytes + panels * SymExpr(rows * 2 * sumsPerRow * sumBytes));
   SymExpr spread = SymExpr::floorDiv(tiles * panels * batches, SymExpr(4 * target.cores));
   SymExpr rowTiles = SymExpr::max(SymExpr::min({fitting, spread, tiles}), one);
   SymExpr chunks = SymExpr::ceilDiv(tiles, rowTiles);

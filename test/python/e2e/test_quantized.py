@@ -437,6 +437,19 @@ def test_sums_that_are_not_of_two_tensors_are_quantised():
         assert (quantised(x) - module(x)).abs().max() < 0.2 * expected
 
 
+@pytest.mark.parametrize("sizes", [(1,), (1, 3), (1, 1)])
+def test_calibration_with_one_image_at_a_time(sizes):
+    """A batch of one to observe ranges with is no batch of one for ever."""
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Flatten(2), nn.Linear(64, 5)).eval()
+    batches, shapes = [(torch.randn(n, 3, 8, 8),) for n in sizes], ({0: Dim("n", max=8)},)
+    quantised = disc.quantize(module, batches, "int8-static", dynamic_shapes=shapes)
+    model = disc.compile(quantised, batches[0], dynamic_shapes=shapes)
+    for n in (1, 8, 3, 2):
+        x = torch.randn(n, 3, 8, 8)
+        assert (model(x) - module(x)).abs().max() < 0.1 * module(x).abs().max()
+
+
 @pytest.mark.parametrize(("dtype", "low", "high"), [(torch.uint8, 0, 255), (torch.int8, -128, 127), (torch.int8, 3, 9)])
 @pytest.mark.parametrize("zero", [0, 5])
 def test_special_numbers_have_codes(dtype, low, high, zero):
