@@ -28,6 +28,7 @@ from ..torch_compat.tracing import UnsupportedOperatorException
 from ..trees import Unknown, by_rows
 from . import (
     attributes,
+    cached_results,
     enlarged_examples,
     enum_arguments,
     equal_dims,
@@ -298,6 +299,7 @@ def _tracing(module: torch.nn.Module) -> Iterator[None]:
         multiples.as_products(),
         module_conversions.only_if_needed(),
         meta_kernels.sizes_of_windows(),
+        cached_results.made_once(),
         jagged_tracing.taken_apart(),
         enum_arguments.as_constants(),
         without_scripts(module),

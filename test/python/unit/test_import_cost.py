@@ -46,6 +46,14 @@ def traces(monkeypatch):
     return made
 
 
+def is_traced():
+    """As transformers' is_torchdynamo_compiling."""
+    try:
+        return torch.compiler.is_compiling()
+    except Exception:
+        return False
+
+
 class Attention(torch.nn.Module):
     """The question about causality that transformers' attention asks, and others of its kind."""
 
@@ -59,6 +67,8 @@ class Attention(torch.nn.Module):
         causal = length > 1 and mask is None and self.is_causal
         other = length > 1 and self.is_causal
         either = length == 1 or self.plain or x.sum() > 0
+        if length == 1 and not is_traced():
+            x = x + 0
         if 1 < length < 99 and not self.plain and mask.sum() > 0:
             x = x * 2
         if not (length > 1 and mask is None) and not causal and not other and either:
