@@ -93,8 +93,10 @@ def _asks_whether_traced(function: Any) -> bool:
     if not isinstance(function, types.FunctionType) or function.__closure__ or inspect.signature(function).parameters:
         return False
     code = function.__code__
-    return set(code.co_names) <= _OF_TRACING and "torch" in code.co_names and not any(
-        isinstance(constant, types.CodeType) for constant in code.co_consts
+    return (
+        set(code.co_names) <= _OF_TRACING
+        and "torch" in code.co_names
+        and not any(isinstance(constant, types.CodeType) for constant in code.co_consts)
     )
 
 
