@@ -1,8 +1,9 @@
 """PyTorch's cache of the shapes of results, filled without making each result a second time.
 
-While it traces, PyTorch remembers the shape that an operator's fake kernel computed, for later calls with such operands.
-Before it does, it makes a tensor of what it is about to remember, to see whether it would be like the result. With
-symbolic sizes that takes longer than the fake kernel. Here results that are alike in all that decides are made once.
+While it traces, PyTorch remembers the shape that an operator's fake kernel computed, for later calls with such
+operands. Before it does, it makes a tensor of what it is about to remember, to see whether it would be like the result.
+With symbolic sizes that takes longer than the fake kernel. Here results that are alike in all that decides are made
+once.
 """
 
 from __future__ import annotations

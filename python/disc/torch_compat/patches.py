@@ -246,8 +246,8 @@ DIVISIONS = tuple(
 GUARD_OF_PYTHON = Patch("torch.fx.experimental.symbolic_shapes:_guard_or", _LAYOUT, "(a, default)")
 _CACHE = "torch._subclasses.fake_tensor:FakeTensorMode"
 _MADE_TWICE = (
-    "frontend/cached_results.py: PyTorch makes each result twice before it remembers its shape. Without it tracing takes"
-    " longer."
+    "frontend/cached_results.py: PyTorch makes each result twice before it remembers its shape. Without it"
+    " tracing takes longer."
 )
 REMEMBERED_RESULT = Patch(
     f"{_CACHE}._get_output_info_for_cache_entry",
