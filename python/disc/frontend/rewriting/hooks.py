@@ -100,7 +100,11 @@ _PLAIN = frozenset("dtype device layout ndim requires_grad is_leaf is_sparse".sp
 class _Guarding(TorchFunctionMode):
     def __torch_function__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         attribute = getattr(func, "__self__", None)
-        if type(attribute) is types.GetSetDescriptorType and attribute.__name__ in _PLAIN and func.__name__ == "__get__":
+        if (
+            type(attribute) is types.GetSetDescriptorType
+            and attribute.__name__ in _PLAIN
+            and func.__name__ == "__get__"
+        ):
             return func(*args)
         if func in filled.ASKING and (known := filled.answer(func, args[0])) is not None:
             return known
