@@ -28,6 +28,7 @@ from ..torch_compat.tracing import UnsupportedOperatorException
 from ..trees import Unknown, by_rows
 from . import (
     attributes,
+    cached_results,
     enlarged_examples,
     enum_arguments,
     equal_dims,
@@ -105,6 +106,19 @@ class _Guard:
     def text(self) -> str:
         """The condition with the places in the inputs for its symbols; only messages need the text."""
         return with_sources(self.env, self.condition)
+
+    def fails_for_some_size(self) -> bool:
+        """Whether the condition is one on a single size, and does not hold in all of its range; False if unknown."""
+        if not isinstance(self.condition, sympy.Basic) or len(self.condition.free_symbols) != 1:
+            return False
+        (symbol,) = self.condition.free_symbols
+        bounds = self.env.var_to_range.get(symbol)
+        if bounds is None or not bounds.lower.is_Integer:
+            return False
+        low = int(bounds.lower)
+        high = min(int(bounds.upper), low + _TRIED) if bounds.upper.is_Integer else low + _TRIED
+        sizes = map(sympy.Integer, range(low, high + 1))
+        return any(self.condition.xreplace({symbol: size}) is sympy.false for size in sizes)
 
 
 _MOST_REFINEMENTS = 8
@@ -298,6 +312,7 @@ def _tracing(module: torch.nn.Module) -> Iterator[None]:
         multiples.as_products(),
         module_conversions.only_if_needed(),
         meta_kernels.sizes_of_windows(),
+        cached_results.made_once(),
         jagged_tracing.taken_apart(),
         enum_arguments.as_constants(),
         without_scripts(module),
@@ -521,6 +536,10 @@ def _traced_by_dims(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_sha
         if isinstance(error, errors.CompileError) or not any(text in str(error) for text in (_VIOLATED, _NARROWED)):
             raise
         refused = error
+    if str(refused).count(_SATISFY) == 1 and any(guard.own and guard.fails_for_some_size() for guard in first):
+        specs = flatten_dynamic_shapes(dynamic_shapes, args, kwargs, parameter_names(module))
+        if not enlarged_examples.enlarged(args, kwargs, specs, named=True):
+            raise _refusal(refused, first) from refused  # The other trace would ask the same.
     guards: list[_Guard] = []
     try:
         with symbolic_config.patch(backed_size_oblivious=True), _recorded(guards):  # type: ignore[attr-defined]

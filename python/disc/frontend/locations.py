@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import re
 import sys
@@ -39,7 +40,13 @@ def is_user_file(file: str) -> bool:
     if file.startswith("<"):
         # What was typed at a prompt has lines, and so has what PyTorch generates.
         return is_typed(file)
-    return not file.startswith(_LIBRARIES)
+    return not _is_library(file)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_library(file: str) -> bool:
+    """Each operation that is recorded asks this for its whole stack."""
+    return file.startswith(_LIBRARIES)
 
 
 def is_layer_file(file: str) -> bool:

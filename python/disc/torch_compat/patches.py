@@ -244,6 +244,20 @@ DIVISIONS = tuple(
     for name in ("mod", "int_floordiv", "int_truediv", "float_truediv")
 )
 GUARD_OF_PYTHON = Patch("torch.fx.experimental.symbolic_shapes:_guard_or", _LAYOUT, "(a, default)")
+_CACHE = "torch._subclasses.fake_tensor:FakeTensorMode"
+_MADE_TWICE = (
+    "frontend/cached_results.py: PyTorch makes each result twice before it remembers its shape. Without it"
+    " tracing takes longer."
+)
+REMEMBERED_RESULT = Patch(
+    f"{_CACHE}._get_output_info_for_cache_entry",
+    _MADE_TWICE,
+    "(self, state, key, func, args, kwargs, output)",
+    minors=range(13, 100),
+)
+MADE_RESULT = Patch(
+    f"{_CACHE}._output_from_cache_entry", _MADE_TWICE, "(self, state, entry, key, func, args)", minors=range(13, 100)
+)
 CONVERTED_MODULE = Patch(
     "torch.nn:Module._apply",
     "frontend/module_conversions.py: a module that has the dtype already is not converted. Without it PyTorch fails to"

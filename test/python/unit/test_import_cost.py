@@ -7,6 +7,8 @@ from torch.utils._sympy.value_ranges import bound_sympy
 
 import disc
 from disc.frontend import import_program
+from disc.torch_compat.tracing import FakeTensorMode
+from disc.torch_compat.versions import MINOR
 
 
 class Pooled(torch.nn.Module):
@@ -46,6 +48,14 @@ def traces(monkeypatch):
     return made
 
 
+def is_traced():
+    """As transformers' is_torchdynamo_compiling."""
+    try:
+        return torch.compiler.is_compiling()
+    except Exception:
+        return False
+
+
 class Attention(torch.nn.Module):
     """The question about causality that transformers' attention asks, and others of its kind."""
 
@@ -59,6 +69,8 @@ class Attention(torch.nn.Module):
         causal = length > 1 and mask is None and self.is_causal
         other = length > 1 and self.is_causal
         either = length == 1 or self.plain or x.sum() > 0
+        if length == 1 and not is_traced():
+            x = x + 0
         if 1 < length < 99 and not self.plain and mask.sum() > 0:
             x = x * 2
         if not (length > 1 and mask is None) and not causal and not other and either:
@@ -96,6 +108,48 @@ def test_conditions_that_make_no_difference_cost_no_second_trace(kind, traces):
     for rows, length in ((1, 1), (2, 1), (1, 2), (3, 3), (2, 4), (5, 5), (2, 98), (64, 100), (1, 1)):
         x, mask = torch.randn(rows, length), torch.rand(rows, length)
         torch.testing.assert_close(compiled(x, mask), module(x, mask), rtol=1e-5, atol=1e-5)
+
+
+class Padded(torch.nn.Module):
+    """A condition of the model's own on a single size, which is false for some."""
+
+    def forward(self, x):
+        padding = (8 - x.shape[1] % 8) % 8
+        if padding > 0:
+            x = torch.nn.functional.pad(x, (0, padding), value=1.0)
+        return x.unflatten(1, (-1, 8)).sum(1)
+
+
+def test_a_condition_that_fails_for_some_size_costs_one_trace(traces):
+    module = Padded()
+    compiled = disc.compile(module, (torch.randn(2, 5),), dynamic_shapes=({1: Dim("n", min=2, max=99)},))
+    assert len(traces) == 2
+    for length in (2, 7, 8, 9, 16, 99):
+        x = torch.randn(2, length)
+        torch.testing.assert_close(compiled(x), module(x), rtol=1e-5, atol=1e-5)
+
+
+class Growing(torch.nn.Module):
+    """Results of other shapes, step after step."""
+
+    def forward(self, x):
+        for _ in range(12):
+            x = torch.cat([x, x[:, :1] * 2], 1)
+        return x
+
+
+@pytest.mark.skipif(MINOR < 13, reason="PyTorch 2.12 makes each result twice")
+def test_results_are_made_once(monkeypatch):
+    made = []
+    original = FakeTensorMode._get_output_tensor_from_cache_entry
+
+    def counted(*args):
+        made.append(args)
+        return original(*args)
+
+    monkeypatch.setattr(FakeTensorMode, "_get_output_tensor_from_cache_entry", counted)
+    import_program(Growing(), (torch.randn(3, 20),), dynamic_shapes=({1: Dim("n", min=8, max=640)},))
+    assert 0 < len(made) < 18  # of 36 results, some of which are like another
 
 
 class Positions(torch.nn.Module):

@@ -93,8 +93,19 @@ def _lines_with_range(file: str) -> frozenset[int]:
 _ASKING = {Tensor.__bool__, Tensor.__int__, Tensor.__index__, Tensor.__float__}
 
 
+# Attributes that say nothing of a tensor's sizes and elements. PyTorch reads them for each tensor that it describes.
+_PLAIN = frozenset("dtype device layout ndim requires_grad is_leaf is_sparse".split())
+
+
 class _Guarding(TorchFunctionMode):
     def __torch_function__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        attribute = getattr(func, "__self__", None)
+        if (
+            type(attribute) is types.GetSetDescriptorType
+            and attribute.__name__ in _PLAIN
+            and func.__name__ == "__get__"
+        ):
+            return func(*args)
         if func in filled.ASKING and (known := filled.answer(func, args[0])) is not None:
             return known
         args = filled.with_sizes(func, args)

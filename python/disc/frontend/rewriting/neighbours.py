@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import dis
 import functools
+import inspect
 import operator
 import types
 from collections.abc import Callable
@@ -28,7 +29,8 @@ def irrelevant(frame: types.FrameType) -> bool | None:
     """The value to return for the condition that ``frame`` tests, if the value does not matter; else None.
 
     Operands of ``and`` after the condition are evaluated as long as they consist of names, constants, ``is``, ``not``,
-    comparisons of numbers and attributes of modules: if one of them is False, so is the whole. For ``or``, True.
+    comparisons of numbers, attributes of modules, and calls that only ask PyTorch whether it traces: if one of them is
+    False, so is the whole. For ``or``, True.
     """
     operand = _operands(frame.f_code, frame.f_lasti)
     if operand is None:
@@ -45,6 +47,7 @@ def irrelevant(frame: types.FrameType) -> bool | None:
 
 
 _UNKNOWN = object()
+_OF_TRACING = {"torch", "compiler", "is_compiling", "is_dynamo_compiling", "is_exporting", "Exception"}
 _NUMBERS = (int, torch.SymInt)
 _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
@@ -71,6 +74,9 @@ def _value(expression: ast.expr, frame: types.FrameType) -> Any:
     elif isinstance(expression, ast.UnaryOp) and isinstance(expression.op, ast.Not):
         inside = _value(expression.operand, frame)
         return not inside if type(inside) is bool else _UNKNOWN
+    elif isinstance(expression, ast.Call) and not expression.args and not expression.keywords:
+        function = _value(expression.func, frame)
+        return function() if _asks_whether_traced(function) else _UNKNOWN
     elif isinstance(expression, ast.Compare) and len(expression.ops) == 1:
         left, right = _value(expression.left, frame), _value(expression.comparators[0], frame)
         kind = type(expression.ops[0])
@@ -80,6 +86,18 @@ def _value(expression: ast.expr, frame: types.FrameType) -> Any:
             known = known_truth(_COMPARISONS[kind](left, right))
             return _UNKNOWN if known is None else known
     return _UNKNOWN
+
+
+def _asks_whether_traced(function: Any) -> bool:
+    """Whether a function is like ``transformers.utils.is_torchdynamo_compiling``: its code names nothing else."""
+    if not isinstance(function, types.FunctionType) or function.__closure__ or inspect.signature(function).parameters:
+        return False
+    code = function.__code__
+    return (
+        set(code.co_names) <= _OF_TRACING
+        and "torch" in code.co_names
+        and not any(isinstance(constant, types.CodeType) for constant in code.co_consts)
+    )
 
 
 @functools.lru_cache(maxsize=1024)
