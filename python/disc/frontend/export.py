@@ -61,6 +61,7 @@ from .scripted import traced_through
 from .settle import allowing_many, settle, sizes_from_zero
 from .sharing import check_sharing
 from .size_refinements import Refinement, applied, lines_to_write, suggested
+from .slice_lengths import slices_of_declared_sizes
 from .state_tensors import HELP, NeedsState, check_constants, unchanged_by_tracing
 from .symbol_texts import names_of_places, with_places
 from .symbols import flatten_dynamic_shapes, parameter_names
@@ -296,6 +297,7 @@ def _tracing(module: torch.nn.Module) -> Iterator[None]:
         forgetting_counts(),
         layout_questions.answered_by_the_example(),
         multiples.as_products(),
+        slices_of_declared_sizes(),
         module_conversions.only_if_needed(),
         meta_kernels.sizes_of_windows(),
         jagged_tracing.taken_apart(),

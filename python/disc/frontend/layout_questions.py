@@ -180,7 +180,7 @@ def _of_shortcuts(original: Callable[..., bool], a: Any, default: bool) -> bool:
     """Whether a computed size is 1, asked where a tensor is broadcast: the general way is right for 1, too."""
     condition = a.node.expr if isinstance(a, torch.SymBool) and a.node.shape_env is not None else None
     if isinstance(condition, (sympy.Eq, sympy.Ne)) and condition.rhs == 1 and _of_parts(condition) and _broadcasts():
-        return isinstance(condition, sympy.Ne)
+        return isinstance(condition, sympy.Ne) is not (a.node.shape_env._maybe_evaluate_static(condition.lhs) == 1)
     return original(a, default)
 
 
