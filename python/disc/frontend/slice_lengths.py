@@ -73,18 +73,27 @@ def _length(size: Any, start: Any, end: Any) -> Any:
 
 
 def _no_less(size: Any, least: int) -> Any:
-    return size if known_truth(size >= least) else torch.sym_max(size, least)
+    if known_truth(size >= least):
+        return size
+    return least if known_truth(size <= least) else torch.sym_max(size, least)
 
 
 def _no_more(size: Any, most: int) -> Any:
-    return size if known_truth(size <= most) else torch.sym_min(size, most)
+    if known_truth(size <= most):
+        return size
+    return most if known_truth(size >= most) else torch.sym_min(size, most)
 
 
 def _may_be_short(size: Any) -> bool:
     if not isinstance(size, torch.SymInt) or size.node.shape_env is None:
         return False
-    symbols = size.node.expr.free_symbols
-    return not free_unbacked_symbols(size.node.expr) and bool(declared_ranges(size.node.shape_env, symbols))
+    env, expr = size.node.shape_env, size.node.expr
+    if free_unbacked_symbols(expr):
+        return False
+    # The second trace takes no size for 2 or more.
+    return bool(declared_ranges(env, expr.free_symbols)) or any(
+        env.var_to_range[s].lower < 2 for s in expr.free_symbols
+    )
 
 
 def _compared(original: Callable[..., bool], a: Any, default: bool) -> bool:

@@ -63,6 +63,10 @@ SLICES: dict[str, Callable[[torch.Tensor], object]] = {
     "differences": lambda x: (x[1:] - x[:-1], x[2:] - x[:-2]),
     "shapes": lambda x: (x[:2].flatten(), torch.zeros(x[:2].shape[0], 4), x[:2] / max(x[:2].shape[0], 1)),
     "repeated": lambda x: (x[:1] * x, x - x[-1:], x[:1].expand_as(x) + x, x[:1] * x[:, None]),
+    "repeated for none": lambda x: (x[1:] * x[:1], x[: x.shape[0] // 2] * x[:1], x[::3] * x[:1], x[-1:] * x[2:]),
+    "kept": lambda x: ((x[:1] - x[:1].mean(0, keepdim=True)).shape[0], (x[:1] * torch.ones(1, 3)).shape[0]),
+    "of computed sizes": lambda x: torch.cat([x[x.shape[0] // 2 :]] * 2).roll(1, 0) * x[x.shape[0] // 2 :][:1],
+    "rolled": lambda x: (x[:-2].roll(1, 0), torch.cat([x, x])[:-1][1:-3].roll(1, 0)),
     "attention": lambda x: F.scaled_dot_product_attention(x[None, None, :1], x[None, None], x[None, None]),
     "written": written,
 }
@@ -102,6 +106,28 @@ class OfLength(torch.nn.Module):
             total = total + y[i] * (i + 1)
         scaled = y.sum(0) if y.shape[0] == 2 else x.sum(0) * 10
         return x.sum() * len(y), x.sum() * int(y.shape[0]), total, scaled, y * torch.tensor([0.5] * len(y))[:, None]
+
+
+class History(torch.nn.Module):
+    """The last eight rows of all calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("rows", torch.zeros(8, 3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Their mean."""
+        self.rows = torch.cat([self.rows, x])[-8:]
+        return self.rows.mean(0)
+
+
+def test_a_length_that_is_always_the_same() -> None:
+    """The last eight of at least eight rows are eight."""
+    spec = {0: Dim("n", min=0, max=60)}
+    model, eager = disc.compile(History(), (torch.randn(5, 3),), dynamic_shapes=(spec,)), History()
+    for n in LENGTHS:
+        x = torch.randn(n, 3)
+        torch.testing.assert_close(model(x), eager(x))
 
 
 class Unpacked(torch.nn.Module):
