@@ -32,8 +32,8 @@ INDEX = Patch(
 )
 INTEGER_OF_NUMBER = Patch(
     "torch:SymInt.__int__",
-    "A size that PyTorch takes for a number, as that of x[:2] where n may be 1, is none: the model is traced again with"
-    " its code rewritten. Without it the number is compiled in.",
+    "Where PyTorch takes a size for a number, as that of x[:2] where n may be 1, the model is traced again with its code"
+    " rewritten. Without it the number is compiled in.",
     "(self)",
 )
 TEXTS = tuple(
