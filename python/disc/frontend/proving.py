@@ -11,6 +11,7 @@ import functools
 import inspect
 import itertools
 import math
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -295,8 +296,35 @@ def is_hinted(env: ShapeEnv, symbols: Iterable[sympy.Symbol]) -> bool:
     return any(prover.is_hinted(env, symbol) for prover in _active[-1:] for symbol in symbols)
 
 
+class _Zeros(threading.local):
+    """Whether symbols may be 0, and whether one has been made since ``made`` was reset."""
+
+    allowed, made = True, False
+
+
+_zeros = _Zeros()
+
+
+def zeros_were_made() -> bool:
+    """Whether this thread has traced with symbols that may be 0 since the last call."""
+    made, _zeros.made = _zeros.made, False
+    return made
+
+
+@contextmanager
+def positive_symbols() -> Iterator[None]:
+    """While it is active, symbols are positive, as PyTorch has them: it divides conditions by them."""
+    _zeros.allowed = False
+    try:
+        yield
+    finally:
+        _zeros.allowed = True
+
+
 def _allows_zero(given: Mapping[str, Any]) -> bool:
     """Whether the user lets an extent be 0 that is about to get a symbol."""
+    if not _zeros.allowed:
+        return False
     constraint = given.get("constraint_dim")
     if isinstance(constraint, StrictMinMaxConstraint):
         return bool(constraint.vr.lower <= 0)
@@ -313,6 +341,7 @@ def proved_by_trying() -> Iterator[None]:
     def make_symbol(original: Any, *args: Any, **assumptions: Any) -> Any:
         # Of a positive symbol sympy takes ``Max(n, 1)`` for n.
         if zero and assumptions.get("positive"):
+            _zeros.made = True
             assumptions = {**assumptions, "positive": None, "nonnegative": True}
         return original(*args, **assumptions)
 
