@@ -172,10 +172,12 @@ class Builder(RegionBuilder):
             # A static extent is preferred; otherwise the first one that may be more than 1 represents all.
             candidates.sort(key=lambda extent: (not isinstance(extent, int), self.at_most_one(extent)))
             for other in candidates[1:]:
-                first = candidates[0]
+                first, message = candidates[0], "extents of broadcast operands differ"
                 if other != first and self.at_most_one(other):
-                    first = self.minimum(first, 1)
-                self.require_equal(first, other, "extents of broadcast operands differ")
+                    # 1 is repeated, also for none; 0 is not.
+                    self.require_at_most(self.minimum(first, 1), other, message)
+                else:
+                    self.require_equal(first, other, message)
             if candidates:
                 out[-axis] = candidates[0]
         return out

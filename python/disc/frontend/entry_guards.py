@@ -22,7 +22,7 @@ from .. import errors
 from ..torch_compat import pytree
 from ..torch_compat.symbols import ShapeEnv, ValueRanges, guards_as_code, int_oo, torch_sympy
 from .hints import declared, dims, environment, user_inputs
-from .proving import holds_from, rounds_to_less
+from .proving import assumed_numbers, holds_from, rounds_to_less
 
 _LINES = "disc_guard_lines"
 _OWN = "disc_own_guards"
@@ -54,7 +54,7 @@ def entry_guards(program: ExportedProgram) -> list[EntryGuard]:
     if env is None:
         return []
     lines = lines_of(program)
-    found = []
+    found = [EntryGuard(condition, line) for condition, line in assumed_numbers(env).items()]
     given = declared(program)
     own = program.graph_module.meta.get(_OWN, ())
     for condition, text in _conditions(program, env):

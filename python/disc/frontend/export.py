@@ -9,7 +9,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ from .higher_order import flattened
 from .locations import is_user_file, is_user_line, source_of_error, source_of_trace, user_frames, warn
 from .model_errors import message_of, model_error, raise_failure
 from .older_torch import traces_as_the_newest
-from .proving import is_proved, places_of_symbols, proved_by_trying
+from .proving import is_proved, places_of_symbols, positive_symbols, proved_by_trying, zeros_were_made
 from .readable import readable, requirement
 from .recurrent import kept_whole
 from .recursion import kept_recursion
@@ -62,6 +62,7 @@ from .scripted import traced_through
 from .settle import allowing_many, settle, sizes_from_zero
 from .sharing import check_sharing
 from .size_refinements import Refinement, applied, lines_to_write, suggested
+from .slice_lengths import slices_of_declared_sizes
 from .state_tensors import HELP, NeedsState, check_constants, unchanged_by_tracing
 from .symbol_texts import names_of_places, with_places
 from .symbols import flatten_dynamic_shapes, parameter_names
@@ -310,6 +311,7 @@ def _tracing(module: torch.nn.Module) -> Iterator[None]:
         forgetting_counts(),
         layout_questions.answered_by_the_example(),
         multiples.as_products(),
+        slices_of_declared_sizes(),
         module_conversions.only_if_needed(),
         meta_kernels.sizes_of_windows(),
         cached_results.made_once(),
@@ -425,7 +427,8 @@ def _traced_by_hints(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_sh
     """A program whose dims are as dynamic as possible: ``torch.export`` narrows those without a declared range.
 
     It is traced first with the assumption that extents are neither 0 nor 1. Where that costs more than these two, it
-    is traced without, unless the outcome does not hold for the example. Before both, an example that has such sizes is
+    is traced without, unless the outcome does not hold for the example; where sizes may be 0, both are tried with
+    symbols that are positive, too. Before that, an example that has such sizes is
     replaced by a larger one, if the program then serves its own sizes, too.
     """
     specs = flatten_dynamic_shapes(dynamic_shapes, args, kwargs, parameter_names(module))
@@ -433,13 +436,22 @@ def _traced_by_hints(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_sh
     programs: list[tuple[ExportedProgram, list[_Guard]]] = []
     failed: Exception | None = None
     larger = enlarged_examples.enlarged(args, kwargs, specs)
-    attempts = [(args, kwargs, False), (args, kwargs, True)]
-    for mine, named, oblivious in [*((*more, True) for more in larger), *attempts]:
+    attempts = [(args, kwargs, oblivious, zeros) for zeros in (True, False) for oblivious in (False, True)]
+    zeros_were_made()
+    made = False
+    for mine, named, oblivious, zeros in [*((*more, True, True) for more in larger), *attempts]:
+        made |= zeros_were_made()
         if programs and mine is not args:
             continue  # a larger example serves
+        if not (zeros or made):
+            break  # It would be the same.
         guards: list[_Guard] = []
         try:
-            with symbolic_config.patch(backed_size_oblivious=oblivious), _recorded(guards):  # type: ignore[attr-defined]
+            with (
+                nullcontext() if zeros else positive_symbols(),
+                symbolic_config.patch(backed_size_oblivious=oblivious),  # type: ignore[attr-defined]
+                _recorded(guards),
+            ):
                 program = torch.export.export(module, mine, named, dynamic_shapes=dynamic_shapes)
         except Exception as error:
             if mine is not args:
@@ -523,6 +535,22 @@ def _note_own(program: ExportedProgram, guards: Sequence[_Guard]) -> None:
 
 
 def _traced_by_dims(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes: Any) -> ExportedProgram:
+    """The program for all sizes of named dims. Where they may be 0, conditions say less: none is divided by."""
+    zeros_were_made()
+    try:
+        return _traced_with_symbols(module, args, kwargs, dynamic_shapes)
+    except errors.DynamicDimError:
+        if not zeros_were_made():
+            raise
+        try:
+            with positive_symbols():
+                return _traced_with_symbols(module, args, kwargs, dynamic_shapes)
+        except Exception as error:
+            log.debug("positive symbols do not help: %s", str(error).partition("\n")[0])
+        raise
+
+
+def _traced_with_symbols(module: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes: Any) -> ExportedProgram:
     first: list[_Guard] = []
     try:
         with _recorded(first):

@@ -44,7 +44,7 @@ class ExtentBuilder:
 
     def __init__(self) -> None:
         self._memo: dict[tuple[object, ...], ir.Value] = {}
-        self._required: set[tuple[ir.Value | int | str, ir.Value | int]] = set()
+        self._required: set[tuple[ir.Value | int | str, ...]] = set()
         self.symbolic: dict[ir.Value, Expression] = {}
         """The expressions over symbols that extents are, where that is known."""
         self.attributes = ShapeAttributes()
@@ -177,7 +177,9 @@ class ExtentBuilder:
 
     def require_at_most(self, lhs: Extent, rhs: Extent, message: str) -> None:
         """Requires lhs <= rhs at run time."""
-        if lhs != rhs and not (isinstance(lhs, int) and isinstance(rhs, int) and lhs <= rhs):
+        known = lhs == rhs or (isinstance(lhs, int) and isinstance(rhs, int) and lhs <= rhs)
+        if not known and ("le", lhs, rhs) not in self._required:
+            self._required.add(("le", lhs, rhs))
             self._require("le", lhs, rhs, message)
 
     def require_divisor(self, divisor: Extent, expr: sympy.Expr | int, where: str = "", *, least: Extent = 1) -> None:
@@ -292,7 +294,8 @@ class ExtentBuilder:
             return have == 1 and want != 1
         if have == want or not self.at_most_one(have):
             return False
-        self.require_equal(self.minimum(want, 1), have, "extents of broadcast operands differ")
+        # 1 is repeated as often as it takes, and so never for 0; 0 is not.
+        self.require_at_most(self.minimum(want, 1), have, "extents of broadcast operands differ")
         return True
 
     def _between(self, extent: Extent, depth: int) -> tuple[float, float]:

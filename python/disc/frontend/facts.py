@@ -17,7 +17,7 @@ from ..torch_compat import patches
 from ..torch_compat.patching import replaced
 from ..torch_compat.symbols import RuntimeAssert, ShapeEnv, ValueRanges, bound_sympy, count_change, try_solve
 from ..torch_compat.tracing import FakeTensor, detect_fake_mode
-from .proving import ASSUMING, declared_ranges
+from .proving import ASSUMING, LEAST, declared_ranges
 
 
 def environment() -> ShapeEnv | None:
@@ -35,6 +35,7 @@ class Facts:
         self._replacements = dict(env.replacements)
         self._axioms = dict(env.axioms)
         self._assuming = getattr(env, ASSUMING, False)
+        self._least = dict(getattr(env, LEAST, {}))
         self._counts = len(getattr(env, _COUNTS, ()))
         self._asserts = {key: list(found) for key, found in env.deferred_runtime_asserts.items()}
 
@@ -55,6 +56,7 @@ class Facts:
         env.axioms.clear()
         env.axioms.update(self._axioms)
         setattr(env, ASSUMING, self._assuming)
+        setattr(env, LEAST, dict(self._least))
         equal = [guard.expr.args for guard in env.guards if is_of_inputs(guard.expr)]
         for symbol in self.ranges:
             if symbol not in self._replacements and {symbol, env.replacements.get(symbol)} not in map(set, equal):
@@ -127,8 +129,12 @@ def assume(expr: Any) -> None:
 
 def _narrow(env: ShapeEnv, expr: Any, symbol: sympy.Symbol) -> None:
     """Narrows the range of a symbol to what a condition leaves of it."""
+    wider = declared_ranges(env, [symbol]).get(symbol)
+    left = None if wider is None else narrowed(expr, symbol, wider, env.var_to_range)
+    if wider is not None and left is not None and left.lower > wider.lower:
+        vars(env).setdefault(LEAST, {})[symbol] = int(left.lower)
     # A range without 0 and 1 may be no more than what torch.export takes for granted.
-    for known in (env.var_to_range[symbol], declared_ranges(env, [symbol]).get(symbol)):
+    for known in (env.var_to_range[symbol], wider):
         narrow = None if known is None else narrowed(expr, symbol, known, env.var_to_range)
         if narrow is not None:
             env.var_to_range[symbol] = narrow

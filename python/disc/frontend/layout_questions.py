@@ -20,9 +20,17 @@ import torch
 from ..torch_compat import patches, pytree
 from ..torch_compat.operators import OpOverload
 from ..torch_compat.patching import replaced
-from ..torch_compat.symbols import NO_HINT, ShapeEnv, SymNode, free_unbacked_symbols, hint_of, torch_sympy
+from ..torch_compat.symbols import (
+    NO_HINT,
+    ShapeEnv,
+    SymNode,
+    bound_sympy,
+    free_unbacked_symbols,
+    hint_of,
+    torch_sympy,
+)
 from ..torch_compat.tracing import CACHED_RESULT, FakeTensorMode, proxy_tensor, unset_fake_temporarily
-from .proving import holds_from
+from .proving import declared_ranges, holds_from
 
 _CONVOLUTIONS = (
     torch.ops.aten.convolution.default,
@@ -46,6 +54,9 @@ most 65535. Their other comparisons are in other files."""
 _OF_STRIDES = ("Contiguity.h", "MemoryOverlap.cpp", "TensorUtils.cpp")
 """Files of C++ code that check whether a tensor's elements are contiguous or overlap, and whether a reshape can be a
 view, to choose between ways to the same result."""
+_SHORTCUT = "fast_binary_impl"
+"""The fake kernel of operators with two operands."""
+_EXTREMA = (torch_sympy.Min, torch_sympy.Max)
 _COMPARISONS = "SymInt.h"
 """Where C++ code compares sizes as if they were numbers."""
 
@@ -133,7 +144,7 @@ def unguarded(*given: Any) -> Any:
 def _guard_bool(original: Callable[..., bool], self: SymNode, file: str, line: int) -> bool:
     """The truth of a condition that C++ code asks for: without a guard where only a layout or kernel depends on it."""
     env = self.shape_env
-    if env is not None and _of_emptiness(self.expr) and (_in_fake_kernel() or _of_attention() is not None):
+    if env is not None and _of_emptiness(env, self.expr) and (_in_fake_kernel() or _of_attention() is not None):
         # The shape of a result does not depend on it; what the elements are then is for the lowering to know.
         return isinstance(self.expr, sympy.Ne)
     if env is not None and _infers_a_size(self.expr):
@@ -179,18 +190,54 @@ def _of_views(original: Callable[..., bool], self: SymNode, file: str, line: int
 def _of_shortcuts(original: Callable[..., bool], a: Any, default: bool) -> bool:
     """Whether a computed size is 1, asked where a tensor is broadcast: the general way is right for 1, too."""
     condition = a.node.expr if isinstance(a, torch.SymBool) and a.node.shape_env is not None else None
-    if isinstance(condition, (sympy.Eq, sympy.Ne)) and condition.rhs == 1 and _of_parts(condition) and _broadcasts():
-        return isinstance(condition, sympy.Ne)
-    return original(a, default)
+    if condition is None or (frame := _broadcasting()) is None:
+        return original(a, default)
+    env, general = a.node.shape_env, isinstance(condition, sympy.Ne)
+    if frame.f_code.co_name == _SHORTCUT:
+        # Whether no operand is repeated: then the result has the strides of one.
+        known = env._maybe_evaluate_static(condition)
+        return default if known is None else bool(known)
+    if not isinstance(condition, (sympy.Eq, sympy.Ne)):
+        return original(a, default)
+    if not condition.rhs.is_number:
+        # Which of two sizes is 1 is asked next.
+        return general if any(_is_one(env, size) for size in condition.args) else original(a, default)
+    if condition.rhs != 1:
+        return original(a, default)
+    if _is_one(env, condition.lhs):
+        return general is _meets_one(frame, condition.lhs)
+    return general if _of_parts(condition) else original(a, default)
 
 
-def _broadcasts() -> bool:
-    """Whether the code that asks broadcasts: that which reshapes drops dims of 1, which other sizes do not allow."""
+def _is_one(env: ShapeEnv, size: Any) -> bool:
+    """Whether a computed size is never more than 1, or is 1 for all sizes from 2 on: ``min(n, 1)`` is repeated."""
+    if not size.has(*_EXTREMA) or free_unbacked_symbols(size):
+        return False
+    if bound_sympy(size, {**env.var_to_range, **declared_ranges(env, size.free_symbols)}).upper <= 1:
+        return True
+    return env._maybe_evaluate_static(size) == 1 or (
+        len(size.free_symbols) == 1 and holds_from(sympy.Eq(size, 1), 2) is True
+    )
+
+
+def _meets_one(frame: FrameType, size: Any) -> bool:
+    """Whether a size is broadcast with a 1, where the result has the size."""
+    known = frame.f_locals
+    if "common_shape" in known:
+        others = [known["common_shape"][known["idx"]]] if "idx" in known else []
+    else:
+        sizes = [known[name] for name in ("sizeA", "sizeB") if name in known]
+        others = [x for x in sizes if not (isinstance(x, torch.SymInt) and x.node.expr == size)]
+    return any(isinstance(x, int) and x == 1 for x in others)
+
+
+def _broadcasting() -> FrameType | None:
+    """The code that asks, if it broadcasts: that which reshapes drops dims of 1, which other sizes do not allow."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_code.co_filename.endswith(("patching.py", "symbolic_shapes.py")):
         frame = frame.f_back
     name = "" if frame is None else frame.f_code.co_name
-    return "broadcast" in name or name in ("infer_size", "should_expand")
+    return frame if "broadcast" in name or name in ("infer_size", "should_expand", _SHORTCUT) else None
 
 
 def _choosing() -> bool:
@@ -258,10 +305,12 @@ def in_any_kernel() -> bool:
     return False
 
 
-def _of_emptiness(condition: Any) -> bool:
-    """Whether a condition compares a size, or the number of elements, which depends on data, with 0."""
-    if not isinstance(condition, (sympy.Eq, sympy.Ne)) or condition.rhs != 0 or not free_unbacked_symbols(condition):
+def _of_emptiness(env: ShapeEnv, condition: Any) -> bool:
+    """Whether a condition compares a size, or the number of elements, which may be 0 or not, with 0."""
+    if not isinstance(condition, (sympy.Eq, sympy.Ne)) or condition.rhs != 0:
         return False
+    if not free_unbacked_symbols(condition):
+        return env._maybe_evaluate_static(condition) is None and _is_of_operand(condition.lhs)
     factors = sympy.Mul.make_args(condition.lhs)
     return all(x.is_Symbol or (x.is_Integer and x > 0) for x in factors) or _is_of_operand(condition.lhs)
 

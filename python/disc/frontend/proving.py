@@ -11,6 +11,7 @@ import functools
 import inspect
 import itertools
 import math
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -32,11 +33,16 @@ from ..torch_compat.symbols import (
     free_unbacked_symbols,
     torch_sympy,
 )
+from .locations import user_line
 from .periodic import last_to_try
 from .readable import readable
 
 # The attribute of torch's symbols that is true while a condition is assumed of them: inside of a branch.
 ASSUMING = "_disc_assuming"
+# That of the least sizes of dims where a condition holds: inside of a branch.
+LEAST = "_disc_least"
+# That of the conditions under which sizes are the numbers of Python that PyTorch took them for, with their lines.
+_NUMBERS = "_disc_numbers"
 # More than so many points are not tried.
 _MOST = 50_000
 # A symbol is a Boolean, too, as sympy has it.
@@ -203,12 +209,35 @@ _active: list[_Prover] = []
 def declared_ranges(env: ShapeEnv, symbols: Iterable[sympy.Symbol]) -> dict[sympy.Symbol, ValueRanges[sympy.Expr]]:
     """The ranges that the user declared, for symbols from whose ranges torch.export excludes 0 and 1."""
     found = {}
+    noted: Mapping[sympy.Symbol, int] = getattr(env, LEAST, {})
     for prover in _active[-1:]:
         for symbol in symbols:
             least, known = prover.least(env, symbol), env.var_to_range.get(symbol)
+            least = None if least is None else max(least, noted.get(symbol, least))
             if least is not None and known is not None and known.lower == 2 > least:
                 found[symbol] = ValueRanges(sympy.Integer(least), known.upper)
     return found
+
+
+def is_assumed_number(env: ShapeEnv, expr: Any) -> bool:
+    """Whether an expression is one number to torch.export, but not for all sizes that the user declared."""
+    if not isinstance(expr, sympy.Expr) or expr.is_number or free_unbacked_symbols(expr):
+        return False
+    wider = declared_ranges(env, expr.free_symbols)
+    if not wider or bound_sympy(expr, {**env.var_to_range, **wider}).is_singleton():
+        return False
+    return bound_sympy(expr, env.var_to_range).is_singleton() or env._maybe_evaluate_static(expr) is not None
+
+
+def _note_number(env: ShapeEnv, expr: sympy.Expr, number: Any) -> None:
+    """Notes that PyTorch takes a size for a number, if it is another one for some of the declared sizes."""
+    if getattr(number, "is_Integer", False) and not env._suppress_guards_tls() and is_assumed_number(env, expr):
+        vars(env).setdefault(_NUMBERS, {}).setdefault(sympy.Eq(expr, number, evaluate=False), user_line())
+
+
+def assumed_numbers(env: ShapeEnv) -> dict[Any, str | None]:
+    """The conditions under which sizes are the numbers that PyTorch took them for, with the user's lines."""
+    return dict(getattr(env, _NUMBERS, {}))
 
 
 @contextmanager
@@ -267,15 +296,64 @@ def is_hinted(env: ShapeEnv, symbols: Iterable[sympy.Symbol]) -> bool:
     return any(prover.is_hinted(env, symbol) for prover in _active[-1:] for symbol in symbols)
 
 
+class _Zeros(threading.local):
+    """Whether symbols may be 0, and whether one has been made since ``made`` was reset."""
+
+    allowed, made = True, False
+
+
+_zeros = _Zeros()
+
+
+def zeros_were_made() -> bool:
+    """Whether this thread has traced with symbols that may be 0 since the last call."""
+    made, _zeros.made = _zeros.made, False
+    return made
+
+
+@contextmanager
+def positive_symbols() -> Iterator[None]:
+    """While it is active, symbols are positive, as PyTorch has them: it divides conditions by them."""
+    _zeros.allowed = False
+    try:
+        yield
+    finally:
+        _zeros.allowed = True
+
+
+def _allows_zero(given: Mapping[str, Any]) -> bool:
+    """Whether the user lets an extent be 0 that is about to get a symbol."""
+    if not _zeros.allowed:
+        return False
+    constraint = given.get("constraint_dim")
+    if isinstance(constraint, StrictMinMaxConstraint):
+        return bool(constraint.vr.lower <= 0)
+    return given.get("dynamic_dim") is DimDynamic.DYNAMIC and isinstance(given["source"], TensorPropertySource)
+
+
 @contextmanager
 def proved_by_trying() -> Iterator[None]:
     """While it is active, ``torch.export`` knows what holds for all extents in the ranges that it was given."""
     prover = _Prover()
 
+    zero = False
+
+    def make_symbol(original: Any, *args: Any, **assumptions: Any) -> Any:
+        # Of a positive symbol sympy takes ``Max(n, 1)`` for n.
+        if zero and assumptions.get("positive"):
+            _zeros.made = True
+            assumptions = {**assumptions, "positive": None, "nonnegative": True}
+        return original(*args, **assumptions)
+
     def create_symbol(original: Any, self: ShapeEnv, *args: Any, **kwargs: Any) -> Any:
-        symbol = original(self, *args, **kwargs)
         given = signature.bind(self, *args, **kwargs).arguments
         constraint, dynamic = given.get("constraint_dim"), given.get("dynamic_dim")
+        nonlocal zero
+        zero = _allows_zero(given)
+        try:
+            symbol = original(self, *args, **kwargs)
+        finally:
+            zero = False
         prover.declare(self, symbol, given["source"], dynamic, constraint)
         return symbol
 
@@ -302,7 +380,10 @@ def proved_by_trying() -> Iterator[None]:
         if getattr(self, ASSUMING, False):
             # PyTorch compares an answer with the example's, which may be another one where a condition is assumed.
             given["hint"] = None
-        return original(**given)
+        result = original(**given)
+        if isinstance(expr, sympy.Expr) and not expr.is_number:
+            _note_number(self, expr, result)
+        return result
 
     inserting = False
 
@@ -335,6 +416,7 @@ def proved_by_trying() -> Iterator[None]:
         with replaced(
             {
                 patches.CREATE_SYMBOL: create_symbol,
+                patches.MAKE_SYMBOL: make_symbol,
                 patches.EVALUATE_STATIC: evaluate_static,
                 patches.EVALUATE_EXPR: evaluate_expr,
                 patches.REFINE_RANGES: refine_ranges,

@@ -29,6 +29,7 @@ from .multiples import as_products
 from .node_decompositions import decomposed_by_node
 from .proving import declared
 from .settle import allowing_many, settle
+from .slice_lengths import slices_of_declared_sizes
 from .specialisation import of_results, unspecialised
 from .state_tensors import HELP
 
@@ -72,6 +73,7 @@ def decompose(exported: ExportedProgram) -> tuple[ExportedProgram, list[EntryGua
             as_products(),
             forgetting_counts(),
             sizes_of_windows(),
+            slices_of_declared_sizes(),
             declared(environment(exported), exported.range_constraints),
             _regardless_of_ones(exported),
             _views_made_again(exported),

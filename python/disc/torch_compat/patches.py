@@ -30,6 +30,12 @@ INDEX = Patch(
     " Without it the loop is traced step by step, and an error names the fixed size instead of what the loop does.",
     "(self)",
 )
+INTEGER_OF_NUMBER = Patch(
+    "torch:SymInt.__int__",
+    "Where PyTorch takes a size for a number, as that of x[:2] where n may be 1, the model is traced again with its code"
+    " rewritten. Without it the number is compiled in.",
+    "(self)",
+)
 TEXTS = tuple(
     Patch(
         f"torch:{kind}.{name}",
@@ -120,6 +126,12 @@ CREATE_SYMBOL = Patch(
     "frontend/proving.py: notes the user's range of a dim, from which 0 and 1 are missing in torch's own."
     " Without it conditions are not proved by trying all sizes, and an empty input is not served.",
     "(self, val, source, dynamic_dim, constraint_dim, positive, do_not_specialize_zero_one, symbolic_context)",
+)
+MAKE_SYMBOL = Patch(
+    "torch.fx.experimental.symbolic_shapes:make_symbol",
+    "frontend/proving.py: the symbol of a dim that may be 0 is not positive. Without it `max(n, 1)` is n for an empty"
+    " input.",
+    "(prefix, idx, kwargs)",
 )
 EVALUATE_STATIC = Patch(
     f"{_SHAPE_ENV}._maybe_evaluate_static",

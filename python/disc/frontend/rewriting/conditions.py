@@ -26,7 +26,7 @@ from ...torch_compat.symbols import (
 )
 from ...torch_compat.tracing import DisableTorchFunction
 from ...trees import Placeholder, Row
-from ..proving import declared_ranges, is_hinted, may_be_empty
+from ..proving import declared_ranges, is_assumed_number, is_hinted, may_be_empty
 from .given import answer
 from .optional import OptionalValue, Present, settled
 from .parts import has_parts, length
@@ -228,6 +228,13 @@ def is_assumed(value: torch.SymBool) -> bool:
     if env is None or not declared_ranges(env, expr.free_symbols):
         return False
     return known_truth(value) is None and env._maybe_evaluate_static(expr) is not None
+
+
+def takes_a_number(value: Any) -> bool:
+    """Whether torch.export would take a size for a number that it is for some of the declared sizes only."""
+    if _narrowing or not isinstance(value, torch.SymInt) or value.node.shape_env is None:
+        return False
+    return is_assumed_number(value.node.shape_env, value.node.expr)
 
 
 _narrowing: list[bool] = []

@@ -29,7 +29,16 @@ from ...trees import Unknown
 from ..locations import is_layer_file, is_user_file, is_user_line
 from . import filled, seen
 from .computed_numbers import computed_number
-from .conditions import compared, constant_of, is_assumed, known_truth, number_tensor, predicate, takes_the_example
+from .conditions import (
+    compared,
+    constant_of,
+    is_assumed,
+    known_truth,
+    number_tensor,
+    predicate,
+    takes_a_number,
+    takes_the_example,
+)
 from .dynamic import is_dynamic
 from .fft_calls import fft_call
 from .given import answer
@@ -61,7 +70,19 @@ def _index(original: Any, number: torch.SymInt) -> int:
     frame = caller()
     if is_dynamic(number) and is_user_file(frame.f_code.co_filename) and _calls_range(frame):
         raise NeedsRewriting("range() of a number that is known at run time only")
+    _check_number(number, frame)
     return int(original(number))
+
+
+def _integer(original: Any, number: torch.SymInt) -> int:
+    _check_number(number, caller())
+    return int(original(number))
+
+
+def _check_number(number: Any, frame: types.FrameType) -> None:
+    """A size that torch.export takes for a number is none in the model's code if other sizes are declared."""
+    if is_user_file(frame.f_code.co_filename) and takes_a_number(number):
+        raise NeedsRewriting(f"the number {number.node.expr} is known at run time only")
 
 
 def _calls_range(frame: types.FrameType) -> bool:
@@ -111,6 +132,8 @@ class _Guarding(TorchFunctionMode):
         args = filled.with_sizes(func, args)
         args, kwargs = with_numbers(func, args, kwargs)
         filled.forget(func, args, kwargs)
+        if func is Tensor.__len__ and args[0].dim() and takes_a_number(args[0].shape[0]):
+            raise NeedsRewriting("the length of a tensor is known at run time only")
         if func is Tensor.__iter__ and args[0].dim() and is_dynamic(args[0].shape[0]):
             raise NeedsRewriting("a loop over a dim whose extent is known at run time only")
         if func in _ASKING and constant_of(args[0]) is None:
@@ -416,6 +439,7 @@ def _asks_for_types(frame: Any) -> bool:
 
 _REPLACEMENTS: dict[patches.Patch, Replacement] = {
     patches.INDEX: _index,
+    patches.INTEGER_OF_NUMBER: _integer,
     patches.TRUTH_OF_CONDITION: _truth_of_condition,
     patches.TRUTH_OF_NUMBER: _truth_of_number,
     patches.TRUTH_OF_FLOAT: _truth_of_float,

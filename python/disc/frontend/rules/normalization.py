@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .. import dtypes, scalar
+from .. import dtypes, locations, scalar
 from ..builder import Builder
 from ..registry import lowers
 from ..scalar import Elem
@@ -80,7 +80,7 @@ def layer_norm(
     *_: Any,
 ) -> Tensor:
     """Normalises over the last dims, then scales and shifts."""
-    return _layer_norm(b, x, len(shape), weight, bias, eps)[0]
+    return _layer_norm(b, x, shape, weight, bias, eps)[0]
 
 
 @lowers("torch.aten.native_layer_norm")
@@ -93,7 +93,7 @@ def native_layer_norm(
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """layer_norm, its mean and its reciprocal standard deviation (with unit dims)."""
-    y, mean, rstd = _layer_norm(b, x, len(shape), weight, bias, eps)
+    y, mean, rstd = _layer_norm(b, x, shape, weight, bias, eps)
     kept = x.rank - len(shape)
     unit = [*x.dims[:kept], *[1] * len(shape)]
     stats = [
@@ -102,11 +102,20 @@ def native_layer_norm(
     return y, stats[0], stats[1]
 
 
+def _normalized(b: Builder, x: Tensor, shape: Sequence[Any]) -> list[int]:
+    """The last dims, which must have this shape."""
+    axis = list(range(x.rank - len(shape), x.rank))
+    for i, size in zip(axis, shape, strict=True):
+        if isinstance(size, int):
+            b.require_equal(x.dims[i], size, f"{locations.operation()}: dim {i} differs from normalized_shape")
+    return axis
+
+
 def _layer_norm(
-    b: Builder, x: Tensor, count: int, weight: Tensor | None, bias: Tensor | None, eps: float
+    b: Builder, x: Tensor, shape: Sequence[Any], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     compute = dtypes.opmath(x.dtype)
-    axis = list(range(x.rank - count, x.rank))
+    axis = _normalized(b, x, shape)
     size = b.product([x.dims[i] for i in axis])
     mean, squares = corrected_moments(b, x, axis)
     rstd = b.elementwise(compute, [squares], lambda s: scalar.rsqrt(s / scalar.from_extent(size, compute) + eps))
@@ -146,7 +155,7 @@ def _along_last(
 def rms_norm(b: Builder, x: Tensor, shape: Sequence[Any], weight: Tensor | None, eps: float | None) -> Any:
     """x / sqrt(mean(x^2) + eps), scaled by the weight."""
     compute = dtypes.opmath(x.dtype)
-    axis = list(range(x.rank - len(shape), x.rank))
+    axis = _normalized(b, x, shape)
     size = b.product([x.dims[i] for i in axis])
     epsilon = torch.finfo(compute).eps if eps is None else eps
 

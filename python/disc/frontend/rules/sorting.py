@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .. import dtypes, scalar
+from .. import dtypes, locations, scalar
 from ..builder import Builder
 from ..registry import lowers
 from ..scalar import Elem
@@ -76,6 +76,8 @@ def topk(
     b: Builder, x: Tensor, k: Extent, dim: int = -1, largest: bool = True, ordered: bool = True
 ) -> tuple[Tensor, Tensor]:
     """The ``k`` largest or smallest along ``dim``, in order."""
+    extent = x.dims[normalize_dim(dim, x.rank)] if x.rank else 1
+    b.require_at_most(k, extent, f"{locations.operation()}: k is larger than the dim")
     return sort_rows(b, x, dim, k, largest)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from .. import scalar
+from .. import locations, scalar
 from ..builder import Builder
 from ..registry import NotLowerable, lowers
 from ..scalar import Elem
@@ -142,6 +142,7 @@ def unfold(b: Builder, x: Tensor, dim: int, size: int, step: int) -> Tensor:
     if x.rank == 0:
         return b.reshape(b.slice(b.reshape(x, [1]), 0, 0, size), [size])
     dim = normalize_dim(dim, x.rank)
+    b.require_at_most(size, x.dims[dim], f"{locations.operation()}: the window is larger than the dim")
     count = b.add(b.floordiv(b.sub(x.dims[dim], size), step), 1)
     dims = b.as_exported([*x.dims[:dim], count, *x.dims[dim + 1 :], size])
     if isinstance(size, int) and size == step and not x.dtype.is_complex:
