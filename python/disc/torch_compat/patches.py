@@ -32,7 +32,7 @@ INDEX = Patch(
 )
 INTEGER_OF_NUMBER = Patch(
     "torch:SymInt.__int__",
-    "Where PyTorch takes a size for a number, as that of x[:2] where n may be 1, the model is traced again with its code"
+    "Where PyTorch takes a size for a number, as that of x[:2] where n may be 1, a model is traced again with its code"
     " rewritten. Without it the number is compiled in.",
     "(self)",
 )
