@@ -21,6 +21,7 @@ from ..expressions import Expression, number, operation, symbol
 from ..torch_compat import pytree
 from ..torch_compat.symbols import ValueRanges, int_oo, torch_sympy
 from .dim_hints import name_of
+from .readable import readable
 from .rounding import ROUNDED, in_integers
 
 LEAST = -(2**62)
@@ -115,7 +116,10 @@ class SymbolTable:
 
     def condition(self, condition: sympy.Basic) -> str:
         """A relation as text that follows "needs" in messages."""
-        condition = condition.xreplace({s: sympy.Symbol(known.name) for s, known in self._table.items()})
+        return readable(self._condition(condition.xreplace({s: sympy.Symbol(k.name) for s, k in self._table.items()})))
+
+    @staticmethod
+    def _condition(condition: sympy.Basic) -> str:
         if not isinstance(condition, (sympy.Eq, sympy.Ne)):
             return str(condition)
         lhs, rhs = condition.args
