@@ -79,7 +79,7 @@ def Plan_AttentionSchedule : Plan_Schedule<"Attention", "attention", "AttentionK
 
 def Plan_LinesOfTiles : I32EnumAttr<"LinesOfTiles", "how tiles of a convolution go through the lines of the result", [
     I32EnumAttrCase<"Apart", 0, "apart">,     // each ends with its line
-    I32EnumAttrCase<"Joined", 1, "joined">,   // and through what lies between two lines of the input, to no purpose
+    I32EnumAttrCase<"Joined", 1, "joined">,   // through all lines, and what is between them in the copy of the input
     I32EnumAttrCase<"Merged", 2, "merged">]> { // from line to line: there is a copy of the input for each tap
   let cppNamespace = "::mlir::disc";
   let genSpecializedAttr = 0;

@@ -18,7 +18,7 @@
 //   }
 //
 // Short lines are merged, and those of registers of tiles joined: tiles go on from line to line, and the epilogue
-// leaves out what lies between them (ConvolutionInfo::mergesLines, joinsLines).
+// leaves out what is between them (ConvolutionInfo::mergesLines, joinsLines).
 //
 // The product is implicit: neighbouring results read rows of the input that overlap, a constant stride apart, so that
 // the copy is no larger than the input. Where no zeros are needed (1 x 1) the input is read in place.

@@ -21,7 +21,7 @@ struct MicroKernelSpec {
   bool prefetch = false; // B comes from far, and what follows it in memory is needed next: fetches both ahead
   bool toSecondLevel = false; // ... few rows to the second-level cache, not to the first
   bool runs = false;          // A's values of k lie in several runs, one after the other in B
-  bool planes = false;        // ... which lie in several planes; with `tiles` alone
+  bool planes = false;        // ... which are in several planes; with `tiles` alone
   int64_t together = 1; // k advances by so many, side by side in A and in B: sums of two products, of bf16 in f32 or of
                         // i16 in i32, where B may be bytes, or of four products of bytes in i32
   bool shifted = false; // sums start from what `Codes::starts` has for each column

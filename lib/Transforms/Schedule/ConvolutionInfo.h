@@ -56,8 +56,8 @@ struct ConvolutionInfo {
   /// Lines too short to fill tiles of `rows` results: the input is copied once for each tap of a line (and of a column,
   /// where steps are larger than one), so that results of all lines lie evenly, and tiles go over the ends of lines.
   bool mergesLines(int64_t rows, ShapeAnalysis &shapes) const;
-  /// Tiles may go on from line to line of the copied input: results there lie evenly, with few between the lines whose
-  /// sums nobody needs.
+  /// Tiles may go on from line to line of the copied input: results there are evenly apart, with few between the lines
+  /// whose sums nobody needs.
   bool joinsLines(ShapeAnalysis &shapes) const;
   /// Lines of one copy that `lines` lines of the result read, and the number of copies, where lines are merged.
   SymExpr mergedLines(const SymExpr &lines) const;

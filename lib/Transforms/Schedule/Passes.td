@@ -30,7 +30,7 @@ def PackWeights : Pass<"disc-schedule-pack-weights", "::mlir::ModuleOp"> {
 }
 
 def FuseRounding : Pass<"disc-schedule-fuse-rounding", "::mlir::ModuleOp"> {
-  let summary = "Lets kernels store rounded what kernels of their own round before products";
+  let summary = "Fuses the rounding of a left operand of products into the kernel that computes it";
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
                            "::mlir::tensor::TensorDialect"];
 }

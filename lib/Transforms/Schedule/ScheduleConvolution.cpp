@@ -11,10 +11,10 @@
 // input, with zeros around it, is copied to scratch memory for all panels that follow each other; it and a panel should
 // stay in the second-level cache. Nothing depends on the number of threads that will run.
 //
-// Where lines are known to be short, tiles go on from one line to the next (`merged`). Registers of tiles multiply 16
-// rows, even if only a few are needed, and so fast that reading panels takes longer: their tiles go on as well, through
-// what lies between two lines of the copied input (`joined`), and tasks have several images if
-// these are small, so that weights that fill the second-level cache are read once for all of them.
+// Where lines are known to be short, tiles go on from one line to the next (`merged`). Registers of tiles always
+// multiply 16 rows, and so fast that reading panels takes longer: their tiles go on from line to line as well, through
+// what is between two lines of the copied input (`joined`). Tasks have several small images where the weights are
+// larger than three quarters of the second-level cache, and read them once for all of these.
 //
 // A depthwise convolution copies nothing; its task is a chunk of lines by a panel of channels.
 //
